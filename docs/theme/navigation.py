@@ -1,0 +1,60 @@
+"""Orders the navigation that MkDocs infers from the folders: rounds first, a round's reports in reading order."""
+
+from __future__ import annotations
+
+from mkdocs.structure.nav import Section
+
+REPORTS = ("index", "concurrency", "ttft", "kv", "cliff", "head-to-head", "guide", "method", "sources", "evidence")
+MANUAL = ("method", "cli", "recipe", "format", "architecture", "performance")
+
+
+def on_nav(nav, config, files):
+    """Home | Rounds (one section a round, its reports flat) | Manual (the hand-written pages)."""
+    pages = [item for item in nav.items if not isinstance(item, Section)]
+    home = [page for page in pages if page.is_homepage]
+    rounds = [_rounds(item) for item in nav.items if _folder(item) == "rounds"]
+    manual = sorted((page for page in pages if page not in home), key=lambda page: _rank(page, MANUAL))
+    others = [item for item in nav.items if isinstance(item, Section) and _folder(item) != "rounds"]
+    if manual or others:
+        others = [_section("Manual", [*manual, *others])]
+    nav.items = home + rounds + others
+    return nav
+
+
+def _rounds(section):
+    section.title = "Rounds"
+    for child in section.children:
+        if isinstance(child, Section):
+            child.title = _folder(child, depth=1)
+            child.children = sorted((_flat(item, child) for item in child.children), key=lambda i: _rank(i, REPORTS))
+    return section
+
+
+def _flat(item, parent):
+    """A folder that holds nothing but its index is that page."""
+    if isinstance(item, Section) and len(item.children) == 1 and not isinstance(item.children[0], Section):
+        item = item.children[0]
+        item.parent = parent
+    return item
+
+
+def _rank(item, order):
+    parts = _first_page(item).file.src_uri.removesuffix(".md").split("/")
+    name = parts[-2] if parts[-1] == "index" and len(parts) > 3 else parts[-1]
+    known = [place for place, key in enumerate(order) if name == key or name.startswith(f"{key}-")]
+    return (known[0] if known else len(order), name)
+
+
+def _first_page(item):
+    return _first_page(item.children[0]) if isinstance(item, Section) else item
+
+
+def _folder(item, depth=0):
+    return _first_page(item).file.src_uri.split("/")[depth] if isinstance(item, Section) else None
+
+
+def _section(title, children):
+    section = Section(title, children)
+    for child in children:
+        child.parent = section
+    return section

@@ -1,0 +1,165 @@
+"""One streamed payload of an OpenAI-style server as an `Event`: vLLM, llama-server and what else speaks that dialect.
+
+The servers differ in where they put the usage (an event with `choices: []`, or the finish event), in how they count
+tokens (`token_ids` in the event, or a running total), and in what they say of themselves (`metrics`, `timings`).
+Nothing here trusts the payload: a key of the wrong type is as good as absent.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from genreport.records import CONTENT, DONE, EMPTY, ERROR, REASONING, ROLE, TEXT_KINDS, USAGE, Failure, Usage
+
+MESSAGE_LIMIT = 2000
+_REASONING_KEYS = ("reasoning_content", "reasoning")
+_SERVER_KEYS = ("timings", "metrics")
+_LARGEST = 2**53  # no count and no duration of a server is larger, and every reader of JSON holds it
+_JSON = json.JSONDecoder(parse_constant=lambda _: None)  # NaN and Infinity are no JSON, and no number to keep
+
+
+class Event(NamedTuple):
+    """What one payload says.
+
+    `kind` is one letter of `records`; `token_ids` counts the ids the event carries, `cumulative_tokens` is the running
+    total of generated tokens it states (both `None` where it states none); `server` holds `timings` or `metrics`.
+    """
+
+    kind: str
+    text: str = ""
+    token_ids: int | None = None
+    cumulative_tokens: int | None = None
+    usage: Usage | None = None
+    finish: str | None = None
+    server: dict[str, Any] | None = None
+    failure: Failure | None = None
+
+
+def parse(payload: str) -> Event | None:
+    """The event, or `None` for a payload that says nothing (`null`, empty, no known key); broken JSON is a failure."""
+    if payload.strip() in ("[DONE]", ""):
+        return Event(DONE) if payload.strip() else None
+    try:
+        body = _JSON.decode(payload)
+    except (ValueError, RecursionError) as error:
+        return _broken(f"{error}: {payload}")
+    if body is None:
+        return None
+    return _event(body) if isinstance(body, dict) else _broken(f"not a JSON object: {payload}")
+
+
+def token_counts(events: Sequence[Event], completion_tokens: int | None) -> list[int] | None:
+    """Tokens of each event, or `None` where the server gives no way to know.
+
+    In this order: the ids an event carries; the growth of the running total, if every event with text states it; one
+    token each, if there are exactly as many text events as `completion_tokens`.
+    """
+    if any(event.token_ids is not None for event in events):
+        return [event.token_ids or 0 for event in events]
+    if (grown := _growth(events)) is not None:
+        return grown
+    text = [event.kind in TEXT_KINDS for event in events]
+    return [int(has_text) for has_text in text] if sum(text) == completion_tokens else None
+
+
+def kind_letters(events: Sequence[Event], tokens: Sequence[int] | None) -> str:
+    """The kinds of all events; an event without text is a text event if it brought tokens."""
+    counts = tokens or [0] * len(events)
+    return "".join(
+        CONTENT if event.kind == EMPTY and count else event.kind for event, count in zip(events, counts, strict=True)
+    )
+
+
+def clean(text: str, limit: int | None = None) -> str:
+    """Text that UTF-8 can hold: halves of surrogate pairs are joined or become U+FFFD; cut to `limit` characters."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")[:limit]
+
+
+def _growth(events: Sequence[Event]) -> list[int] | None:
+    # only events that can hold text take part: a role-only event may already state the total of the text behind it,
+    # and llama-server states it on the finish event alone when it was not asked for it on each
+    text = [event for event in events if event.kind in TEXT_KINDS]
+    if not text or any(event.cumulative_tokens is None for event in text):
+        return None
+    total, counts = 0, []
+    for event in events:
+        stated = event.cumulative_tokens if event.kind in TEXT_KINDS + EMPTY else None
+        counts.append(0 if stated is None else stated - total)
+        total = total if stated is None else stated
+    return counts if total and min(counts) >= 0 else None
+
+
+def _event(body: dict[str, Any]) -> Event | None:
+    if body.get("error") or body.get("object") == "error":
+        return Event(ERROR, failure=_error(body.get("error") or body))
+    usage = _usage(body.get("usage"))
+    server = {key: facts for key in _SERVER_KEYS if (facts := _numbers(body.get(key)))} or None
+    choices = body.get("choices")
+    if isinstance(choices, list) and choices:
+        return _choice(_dict(choices[0]), usage, server)
+    return Event(USAGE, usage=usage, server=server) if usage or server else None
+
+
+def _choice(choice: dict[str, Any], usage: Usage | None, server: dict[str, Any] | None) -> Event:
+    delta = _dict(choice.get("delta"))
+    content = _text(delta.get("content")) or _text(choice.get("text"))
+    reasoning = any(_text(delta.get(key)) for key in _REASONING_KEYS)
+    ids = choice.get("token_ids")
+    count = len(ids) if isinstance(ids, list) else None
+    generated = _count(_dict(_dict(server).get("timings")).get("predicted_n"))
+    finish = choice.get("finish_reason")
+    return Event(
+        kind=REASONING if reasoning and not content else CONTENT if content or count else _silent(delta),
+        text=content,
+        token_ids=count,
+        cumulative_tokens=usage.completion_tokens if generated is None and usage else generated,
+        usage=usage,
+        finish=clean(finish, MESSAGE_LIMIT) if isinstance(finish, str) else None,
+        server=server,
+    )
+
+
+def _silent(delta: dict[str, Any]) -> str:
+    return ROLE if "role" in delta else EMPTY
+
+
+def _usage(stated: Any) -> Usage | None:
+    if not isinstance(stated, dict):
+        return None
+    return Usage(
+        prompt_tokens=_count(stated.get("prompt_tokens")),
+        completion_tokens=_count(stated.get("completion_tokens")),
+        cached_tokens=_count(_dict(stated.get("prompt_tokens_details")).get("cached_tokens")),
+    )
+
+
+def _error(error: Any) -> Failure:
+    words = error if isinstance(error, str) else json.dumps(error, ensure_ascii=False)
+    return Failure(kind="error-event", message=clean(words, MESSAGE_LIMIT))
+
+
+def _broken(what: str) -> Event:
+    return Event(ERROR, failure=Failure(kind="protocol", message=clean(what, MESSAGE_LIMIT)))
+
+
+def _numbers(facts: Any) -> dict[str, float]:
+    """The numbers among a server's own facts; only those are ever read."""
+    return {
+        clean(key): value
+        for key, value in _dict(facts).items()
+        if type(value) in (int, float) and abs(value) < _LARGEST
+    }
+
+
+def _count(value: Any) -> int | None:
+    return value if type(value) is int and 0 <= value < _LARGEST else None
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _dict(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,63 @@
+"""Any server that speaks OpenAI's completions stream: no counters, ready when it lists its models."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import httpx
+
+KIND = "openai"
+# whether each request opens its own connection
+FRESH_CONNECTIONS = False
+READY = "/v1/models"
+METRICS: str | None = None
+SLOTS: str | None = None
+# gauges and counters sampled during a level, and those among them that are 0 when the server is idle
+SAMPLED: tuple[str, ...] = ()
+BUSY: tuple[str, ...] = ()
+
+
+def body(model: str, prompt: list[int], output: int, seed: int) -> dict[str, Any]:
+    """A greedy streaming completion of exactly `output` tokens."""
+    return {
+        "model": model,
+        "prompt": prompt,
+        "max_tokens": output,
+        "temperature": 0,
+        "seed": seed,
+        "ignore_eos": True,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
+
+
+async def facts(client: httpx.AsyncClient) -> tuple[str | None, dict[str, Any]]:
+    """Version, and what the server says of itself by endpoint path; an endpoint it lacks is left out."""
+    return None, await answers(client, "/v1/models")
+
+
+async def answers(client: httpx.AsyncClient, *paths: str) -> dict[str, Any]:
+    """The JSON answers of those paths that answer 200 with JSON, fit to be written as UTF-8."""
+    found = {}
+    for path in paths:
+        try:
+            response = await client.get(path)
+            if response.status_code == httpx.codes.OK:
+                found[path] = _writable(response.json())
+        except (httpx.HTTPError, ValueError, RecursionError):
+            continue
+    return found
+
+
+def _writable(body: Any) -> Any:
+    """Without halves of surrogate pairs and numbers that are none, which Python reads but nobody else does."""
+    text = json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
+    return json.loads(text, parse_constant=lambda _: None)
+
+
+def stated(found: dict[str, Any], path: str, key: str) -> str | None:
+    """A text that an endpoint's answer holds under a key."""
+    answer = found.get(path)
+    value = answer.get(key) if isinstance(answer, dict) else None
+    return value if isinstance(value, str) else None

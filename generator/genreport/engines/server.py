@@ -1,0 +1,137 @@
+"""A server that answers, started here or elsewhere: its counters, its log, whether it is idle and alive."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any
+
+import httpx
+
+from genreport.engines import exposition
+from genreport.engines.process import Log, Process, answers
+
+SAMPLE_S = 0.5
+SETTLE_S = 60.0
+SETTLE_POLL_S = 0.2
+GPU_QUERY = (
+    "index,power.draw,clocks.sm,clocks.mem,temperature.gpu,utilization.gpu,utilization.memory,memory.used,"
+    "clocks_throttle_reasons.active"
+)
+
+
+@dataclass
+class Samples:
+    """What was seen of a server during a level: sampled series, slots at work, lines of GPU samples; [t_us, …] each."""
+
+    series: tuple[str, ...]
+    rows: list[list[Any]] = field(default_factory=list)
+    slots: list[list[Any]] = field(default_factory=list)
+    gpu: list[str] = field(default_factory=list)
+
+    def samples(self) -> str:
+        """The text of samples.jsonl; empty when nothing was sampled."""
+        return _lines(
+            {"format": "genreport-samples/1", "period_us": int(SAMPLE_S * 1e6), "series": list(self.series)}, self.rows
+        )
+
+    def busy_slots(self) -> str:
+        """The text of slots.jsonl; empty when nothing was sampled."""
+        return _lines({"format": "genreport-slots/1"}, self.slots)
+
+
+def _lines(head: dict[str, Any], rows: list[list[Any]]) -> str:
+    return "".join(json.dumps(row, separators=(",", ":")) + "\n" for row in (head, *rows)) if rows else ""
+
+
+@dataclass
+class Server:
+    """A ready server; `metrics` is the address of its counters, `None` where it has none."""
+
+    kind: ModuleType
+    http: httpx.AsyncClient
+    meter: httpx.AsyncClient
+    metrics: str | None
+    process: Process | None
+    log: Log | None
+
+    async def alive(self) -> bool:
+        """Whether it runs and answers; a hung server is as good as a dead one."""
+        return (self.process is None or self.process.exit_code is None) and await answers(self.http, self.kind.READY)
+
+    async def counters(self) -> str | None:
+        """The whole text of its counters; `None` when there are none or they cannot be read now."""
+        try:
+            response = await self.meter.get(self.metrics) if self.metrics else None
+        except httpx.HTTPError:
+            return None
+        return response.text if response is not None and response.status_code == httpx.codes.OK else None
+
+    async def quiet_counters(self) -> tuple[str | None, str | None]:
+        """The counters once two looks in a row found no request at work, and what is wrong with them, if anything."""
+        if not self.metrics:
+            return None, None
+        deadline, quiet = time.monotonic() + SETTLE_S, 0
+        while (text := await self.counters()) is not None:
+            quiet = quiet + 1 if exposition.idle(text, self.kind.BUSY) else 0
+            if quiet == 2:
+                return text, None
+            if time.monotonic() > deadline:
+                return text, f"still busy after {SETTLE_S:g} s, so that its counters hold other work"
+            await asyncio.sleep(SETTLE_POLL_S)
+        return None, "its counters could not be read"
+
+    @asynccontextmanager
+    async def watched(self, now_us: Callable[[], int]) -> AsyncIterator[Samples]:
+        """Samples the server, and the GPUs of this machine if it was started here, until the block ends."""
+        seen = Samples(self.kind.SAMPLED)
+        tasks = [asyncio.create_task(self._sample(seen, now_us))]
+        if self.process is not None and shutil.which("nvidia-smi"):
+            tasks.append(asyncio.create_task(_sample_gpus(seen, now_us)))
+        try:
+            yield seen
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _sample(self, seen: Samples, now_us: Callable[[], int]) -> None:
+        """One look each period; a look that took longer makes the next one late, never two at once."""
+        due = time.monotonic()
+        while True:
+            if self.kind.SAMPLED and (text := await self.counters()) is not None:
+                seen.rows.append([now_us(), *exposition.values(text, self.kind.SAMPLED)])
+            if self.kind.SLOTS and (slots := await self._busy_slots()) is not None:
+                seen.slots.append([now_us(), slots])
+            due = max(due + SAMPLE_S, time.monotonic())
+            await asyncio.sleep(due - time.monotonic())
+
+    async def _busy_slots(self) -> list[list[int]] | None:
+        try:
+            response = await self.http.get(self.kind.SLOTS)
+            return self.kind.busy_slots(response.json()) if response.status_code == httpx.codes.OK else None
+        except (httpx.HTTPError, ValueError, LookupError, TypeError):
+            return None
+
+
+async def _sample_gpus(seen: Samples, now_us: Callable[[], int]) -> None:
+    """nvidia-smi's own CSV, each line with the time it came."""
+    child = await asyncio.create_subprocess_exec(
+        "nvidia-smi", f"--query-gpu={GPU_QUERY}", "--format=csv,nounits", f"--loop-ms={int(SAMPLE_S * 1000)}",
+        stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
+    )  # fmt: skip
+    assert child.stdout is not None
+    try:
+        async for line in child.stdout:
+            stamp = now_us() if seen.gpu else "t_us"
+            seen.gpu.append(f"{stamp}, {line.decode('utf-8', 'replace')}")
+    finally:
+        with suppress(ProcessLookupError):
+            child.kill()
+        await child.wait()

@@ -1,0 +1,115 @@
+"""All figures of a round: records become plain frames, and each number enters the ledger with where it came from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from genreport.figures import (
+    capacity,
+    client,
+    counters,
+    crossing,
+    flags,
+    latency,
+    layout,
+    roofline,
+    samples,
+    scaling,
+    throughput,
+)
+from genreport.figures.book import Book
+from genreport.figures.flags import Flag
+from genreport.figures.layout import EngineView, Finding, LevelView, TestView
+from genreport.provenance import Ledger
+from genreport.rounds import MACHINE, Round
+
+__all__ = ["EngineView", "Figures", "Finding", "Flag", "LevelView", "TestView", "compute"]
+
+
+@dataclass(frozen=True)
+class Figures:
+    """A round's ledger with the layout that reports walk: tests and engines in plan order, the baseline first."""
+
+    round: Round
+    ledger: Ledger
+    tests: tuple[TestView, ...]
+    engines: tuple[str, ...]
+    starts: tuple[EngineView, ...]
+    flags: tuple[Flag, ...]
+    findings: tuple[Finding, ...]
+
+
+def compute(round: Round) -> Figures:
+    """Every figure of a round; what a round lacks is missing with its reason, never an error."""
+    book, findings = Book(round), []
+    for name, unit, pointer in (("cores", "count", "/cores"), ("memory", "bytes", "/memory_bytes"),
+                                ("l3", "bytes", "/l3_bytes")):  # fmt: skip
+        book.pointer(f"machine.{name}", unit, MACHINE, pointer)
+    starts = layout.engines(round)
+    for engine in starts:
+        capacity.enter(book, engine)
+    names = [engine.id for engine in starts if engine.id == engine.engine]
+    scopes = {engine.launch.rsplit("/", 1)[0]: f"engine.{engine.id}" for engine in starts}
+    kept = [level for level in layout.levels(round) if _level(book, level, scopes, findings)]
+    tests = layout.tests(kept, names)
+    raised = [flag for test in tests for flag in _test(book, test, scopes)]
+    for engine in starts:
+        own = [level for level in kept if _scope(level, scopes) == f"engine.{engine.id}"]
+        raised += flags.of_engine(book, engine, own)
+    return Figures(round, book.ledger, tuple(tests), tuple(names), tuple(starts), tuple(raised), tuple(findings))
+
+
+def _scope(level: LevelView, scopes: dict[str, str]) -> str:
+    """Where the figures of the engine's start that served a level stand."""
+    return scopes.get(level.repeats[0].facts.launch.rsplit("/", 1)[0], f"engine.{level.engine}")
+
+
+def _level(book: Book, light: LevelView, scopes: dict[str, str], findings: list[Finding]) -> bool:
+    """Enters the figures of one level; its requests are let go of afterwards."""
+    level = layout.loaded(book.round, light, findings)
+    if level is None:
+        return False
+    launch = book.round.launches.get(level.repeats[0].facts.launch)
+    kind, engine = launch.kind if launch else "openai", _scope(level, scopes)
+    throughput.enter(book, level, book.round.plan.get("slos") or ())
+    latency.enter(book, level)
+    counters.enter(book, level, kind)
+    samples.enter(book, level, kind, f"{engine}.pool_tokens", findings)
+    client.enter(book, level)
+    roofline.enter(book, level, engine)
+    return True
+
+
+def _test(book: Book, test: TestView, scopes: dict[str, str]) -> list[Flag]:
+    _totals(book, test)
+    raised = []
+    for engine in test.engines:
+        levels = test.levels_of(engine)
+        sweep = test.kind == "concurrency"
+        if sweep:
+            _sweep(book, f"{test.id}.{engine}", levels, _scope(levels[0], scopes))
+        for before, level in zip((None, *levels), levels, strict=False):
+            raised += flags.of_level(book, level, before if sweep else None)
+    for challenger in test.engines[1:]:
+        crossing.enter_pair(book, test, test.engines[0], challenger)
+    return raised
+
+
+def _totals(book: Book, test: TestView) -> None:
+    """What the whole test took: levels, repeats of each at most, requests completed and failed."""
+    levels = [level.id for engine in test.engines for level in test.levels_of(engine)]
+    for name, formula, function, figure in (
+        ("levels", "count(levels)", len, "completed"),
+        ("repeats", "max(levels)", max, "repeats"),
+        ("completed", "sum(levels)", sum, "completed"),
+        ("failed", "sum(levels)", sum, "failed"),
+    ):
+        book.derive(f"test.{test.id}.{name}", "count", formula, lambda levels, function=function: function(levels),
+                    levels=[f"{id}.{figure}" for id in levels])  # fmt: skip
+
+
+def _sweep(book: Book, scope: str, levels: tuple[LevelView, ...], engine: str) -> None:
+    scaling.enter_levels(book, levels)
+    scaling.enter_sweep(book, scope, levels)
+    roofline.enter_sweep(book, scope, levels, engine)
+    crossing.enter_walls(book, scope, levels)

@@ -1,0 +1,40 @@
+"""Was the client honest? How late its event loop ran and how much of a core it used, by its own account."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from genreport.figures.book import Book
+from genreport.figures.latency import few
+from genreport.figures.layout import LevelView
+
+LAGS = {"p50": 50, "p99": 99, "max": 100}
+
+
+def enter(book: Book, level: LevelView) -> None:
+    """Event-loop lag (of the worst repeat) and CPU share of a level."""
+    for scope, files, _ in level.each():
+        for name, q in LAGS.items():
+            _lag(book, f"{scope}.client_lag.{name}", files.facts_file, q, len(files.facts.client.lag_us))
+        for name in ("cpu", "wall"):
+            book.pointer(f"{scope}.client_{name}_s", "s", files.facts_file, f"/client/{name}_us",
+                         formula="field / 1e6", function=lambda us: us / 1e6)  # fmt: skip
+    for name in LAGS:
+        observed = book.observed(level.ids(f"client_lag.{name}"))
+        book.derive(f"{level.id}.client_lag.{name}", "s", "max(repeats)", lambda repeats: repeats.max(),
+                    n=sum(book[id].n for id in observed), repeats=observed)  # fmt: skip
+    book.derive(
+        f"{level.id}.client_cpu_share",
+        "share",
+        "sum(cpu) / sum(wall)",
+        lambda cpu, wall: cpu.sum() / wall.sum(),
+        cpu=level.ids("client_cpu_s"),
+        wall=level.ids("client_wall_s"),
+    )
+
+
+def _lag(book: Book, id: str, file: str, q: int, n: int) -> None:
+    formula = "max(field) / 1e6" if q == 100 else f"percentile(field, {q}) / 1e6"
+    notes = ["n_too_small"] if q < 100 and few(n, q) else []
+    book.pointer(id, "s", file, "/client/lag_us", formula=formula, n=n, notes=notes,
+                 function=lambda us: np.percentile(us, q) / 1e6, reason="no lag was sampled")  # fmt: skip

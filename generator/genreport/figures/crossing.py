@@ -1,0 +1,112 @@
+"""Where curves meet, and what two engines' curves say of each other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from genreport.figures.book import Absent, Book
+from genreport.figures.layout import LevelView, TestView
+
+
+def crossings(c: Sequence[float], xa: Sequence[float], xb: Sequence[float]) -> list[float]:
+    """Every C at which two curves meet, log–log linear between levels; a tie at a level counts. Never extrapolated."""
+    return _meet(np.log(c), np.log(xa) - np.log(xb))
+
+
+def crossings_linear_logx(c: Sequence[float], ya: Sequence[float], yb: Sequence[float]) -> list[float]:
+    """The same for curves that are linear in log C, such as shares of a ceiling."""
+    return _meet(np.log(c), np.asarray(ya, dtype=float) - np.asarray(yb, dtype=float))
+
+
+def _meet(log_c: np.ndarray, lead: np.ndarray) -> list[float]:
+    change = np.flatnonzero(lead[:-1] * lead[1:] < 0)
+    share = lead[change] / (lead[change] - lead[change + 1])
+    between = log_c[change] + share * np.diff(log_c)[change]
+    return sorted(float(c) for c in np.exp(np.concatenate([between, log_c[lead == 0]])))
+
+
+def loglog_at(c: float, cs: Sequence[float], xs: Sequence[float]) -> float | None:
+    """X at C, log–log linear between measured levels; `None` outside them."""
+    if not cs[0] <= c <= cs[-1]:
+        return None
+    return float(np.exp(np.interp(np.log(c), np.log(cs), np.log(xs))))
+
+
+def enter_pair(book: Book, test: TestView, a: str, b: str) -> None:
+    """Baseline `a` against challenger `b` over their common levels: crossings and ratios."""
+    scope = f"pair.{test.id}.{a}.{b}"
+    shared = test.shared(a, b)
+    for one, other in shared:
+        for name, figure in (("ratio", "output_throughput"), ("attainment_ratio", "attainment"),
+                             ("ttft_p50_ratio", "ttft.p50")):  # fmt: skip
+            _ratio(book, f"{scope}.{name}_{one.name}", f"{other.id}.{figure}", f"{one.id}.{figure}")
+    if test.kind != "concurrency":
+        return
+    _crossings(book, scope, a, b, shared)
+    _single(book, scope, test, a, b)
+
+
+def _ratio(book: Book, id: str, over: str, under: str) -> None:
+    book.derive(id, "ratio", "challenger / baseline", lambda challenger, baseline: challenger / baseline,
+                challenger=over, baseline=under)  # fmt: skip
+
+
+def _crossings(book: Book, scope: str, a: str, b: str, shared: Sequence[tuple[LevelView, LevelView]]) -> None:
+    both = [
+        pair for pair in shared
+        if pair[0].concurrency == pair[1].concurrency and all(book.value(f"{v.id}.output_throughput") for v in pair)
+    ]  # fmt: skip
+    c = [f"{one.id}.concurrency" for one, _ in both]
+    xa, xb = ([f"{pair[k].id}.output_throughput" for pair in both] for k in (0, 1))
+    curves = [np.array([book.value(i) for i in ids]) for ids in (c, xa, xb)]
+    found = crossings(*curves) if len(both) > 1 else []
+    for k in range(len(found)):
+        book.derive(f"{scope}.cross{k + 1}", "1", f"crossings(c, xa, xb)[{k}]",
+                    lambda c, xa, xb, k=k: crossings(c, xa, xb)[k], n=len(both), c=c, xa=xa, xb=xb)  # fmt: skip
+    if not found:
+        book.missing(f"{scope}.cross1", "1", "crossings(c, xa, xb)[0]", _why_none(curves, a, b))
+
+
+def _why_none(curves: Sequence[np.ndarray], a: str, b: str) -> str:
+    c, xa, xb = curves
+    if len(c) < 2:
+        return "fewer than two common levels"
+    return f"none in the measured range: {a if xa[0] > xb[0] else b} dominates from C = {c[0]:g} to {c[-1]:g}"
+
+
+def _single(book: Book, scope: str, test: TestView, a: str, b: str) -> None:
+    first = next((pair for pair in test.shared(a, b) if pair[0].concurrency == 1), None)
+    if first is None:
+        for name in ("single_stream_ratio", "measured_step_ratio"):
+            book.missing(f"{scope}.{name}", "ratio", "challenger / baseline", "no common level at C = 1")
+    else:
+        _ratio(book, f"{scope}.single_stream_ratio", *(f"{v.id}.output_throughput" for v in reversed(first)))
+        _step(book, f"{scope}.measured_step_ratio", *(f"{v.id}.itl.p50" for v in first))
+    _step(book, f"{scope}.predicted_step_ratio", *(f"engine.{e}.weights_bytes" for e in (a, b)))
+    _ratio(book, f"{scope}.peak_ratio", f"{test.id}.{b}.peak_throughput", f"{test.id}.{a}.peak_throughput")
+
+
+def _step(book: Book, id: str, baseline: str, challenger: str) -> None:
+    """How many times shorter the challenger's decode step is."""
+    book.derive(id, "ratio", "baseline / challenger", lambda baseline, challenger: baseline / challenger,
+                baseline=baseline, challenger=challenger)  # fmt: skip
+
+
+def enter_walls(book: Book, scope: str, levels: Sequence[LevelView]) -> None:
+    """The C at which the share of bandwidth falls below the share of FLOP/s."""
+    measured = [level for level in levels if book.value(f"{level.id}.mbu") and book.value(f"{level.id}.mfu")]
+    c, mbu, mfu = ([f"{level.id}.{name}" for level in measured] for name in ("concurrency", "mbu", "mfu"))
+    book.derive(f"{scope}.walls_cross", "1", "crossings_linear_logx(c, mbu, mfu)[0]", _walls, n=len(measured),
+                c=c, mbu=mbu, mfu=mfu)  # fmt: skip
+
+
+def _walls(c: np.ndarray, mbu: np.ndarray, mfu: np.ndarray) -> float:
+    if len(c) < 2:
+        raise Absent("fewer than two levels with both shares")
+    found = crossings_linear_logx(c, mbu, mfu)
+    if not found:
+        ahead = "bandwidth" if mbu[0] > mfu[0] else "FLOP/s"
+        raise Absent(f"the walls do not meet in the measured range: the share of {ahead} stays the larger one")
+    return found[0]

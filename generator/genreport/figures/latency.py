@@ -1,0 +1,122 @@
+"""Latency of a level: percentiles over requests or gaps, each with the records it interpolates."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from genreport.figures.book import Book
+from genreport.figures.frames import Column, Table
+from genreport.figures.layout import LevelView
+
+# quantiles of `itl_ecdf` in percent: even steps, then a tail that ends at the largest gap itself
+GRID: tuple[float, ...] = (*range(0, 100, 2), 99, 99.5, 99.8, 99.9, 99.95, 99.99, 100)
+
+# figure -> column of provenance.COLUMNS, statistics
+STATISTICS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "ttft": ("ttft_s", ("mean", "p50", "p90", "p99")),
+    "tpot": ("tpot_s", ("mean", "p50", "p90", "p99")),
+    "itl": ("itl_s", ("p50", "p90", "p99")),
+    "e2el": ("e2el_s", ("p50", "p90", "p95", "p99")),
+    "client_queue": ("client_queue_s", ("p50", "p99")),
+    "first_choices": ("first_choices_s", ("p50",)),
+}
+NEEDS_TOKENS = {"tpot_s": "the server gave no token count for some requests"}
+
+
+def enter(book: Book, level: LevelView) -> None:
+    """Every latency figure of a level and the curve of its ITL distribution."""
+    rows = level.measured
+    notes = token_notes(rows)
+    for figure, (column, statistics) in STATISTICS.items():
+        reason = NEEDS_TOKENS.get(column) if rows.rows["n"].isna().any() else None
+        _statistics(book, f"{level.id}.{figure}", column, statistics, rows, notes, reason)
+    _ecdf(book, level.id, rows, notes)
+    _stalls(book, level.id, rows)
+
+
+def token_notes(rows: Table) -> dict[str, list[str]]:
+    """Warnings by column where a count is not the server's own, or where an event's tokens are unknown."""
+    counted = [] if rows.rows["usage"].all() else ["tokens_counted_by_client"]
+    unknown = [] if rows.rows["counted"].all() else ["tokens_per_event_unknown"]
+    return {"tpot_s": counted, "n": counted, "itl_s": unknown}
+
+
+def few(n: int, q: float) -> bool:
+    """Whether n samples are too few for percentile q: no equal-tailed 95 % order-statistic interval exists."""
+    p = max(q, 100 - q) / 100
+    return p**n > 0.025
+
+
+def interpolated(values: np.ndarray, q: float) -> tuple[int, ...]:
+    """Positions of the order statistics that percentile q lies between (one where it falls on a value)."""
+    place = q / 100 * (len(values) - 1)
+    ranks = sorted({int(np.floor(place)), int(np.ceil(place))})
+    ordered = np.partition(values, ranks)
+    return tuple(dict.fromkeys(int(np.argmax(values == ordered[rank])) for rank in ranks))
+
+
+def _statistics(
+    book: Book,
+    id: str,
+    name: str,
+    statistics: Sequence[str],
+    rows: Table,
+    notes: dict[str, list[str]],
+    reason: str | None,
+) -> None:
+    for statistic in statistics:
+        formula = f"mean({name})" if statistic == "mean" else f"percentile({name}, {statistic[1:]})"
+        if reason or not len(rows):
+            book.missing(f"{id}.{statistic}", "s", formula, reason or "no request completed")
+            continue
+        column: Column = getattr(rows, name)
+        if not len(column):
+            book.missing(f"{id}.{statistic}", "s", formula, "no request has a second token")
+        elif statistic == "mean":
+            book.enter(f"{id}.mean", column.values.mean(), "s", formula, rows.source(column.row[:1]),
+                       n=len(column), notes=notes.get(name, ()))  # fmt: skip
+        else:
+            _percentile(book, f"{id}.{statistic}", float(statistic[1:]), formula, rows, column, notes.get(name, ()))
+
+
+def _percentile(book: Book, id: str, q: float, formula: str, rows: Table, column: Column, notes: Sequence[str]) -> None:
+    picks = column.row[list(interpolated(column.values, q))]
+    small = ["n_too_small"] if few(len(column), q) else []
+    value = np.percentile(column.values, q)
+    book.enter(id, value, "s", formula, rows.source(picks), n=len(column), notes=[*small, *notes])
+
+
+def _ecdf(book: Book, scope: str, rows: Table, notes: dict[str, list[str]]) -> None:
+    formula = f"percentile(itl_s, [{', '.join(f'{q:g}' for q in GRID)}])"
+    if not len(rows) or not len(rows.itl_s):
+        book.missing(f"{scope}.itl_ecdf", "s", formula, "no gap between tokens was observed")
+        return
+    itl = rows.itl_s
+    last = itl.row[[int(np.argmax(itl.values))]]
+    book.enter(f"{scope}.itl_ecdf", np.percentile(itl.values, GRID), "s", formula, rows.source(last),
+               n=len(itl), notes=notes["itl_s"])  # fmt: skip
+
+
+def _stalls(book: Book, scope: str, rows: Table) -> None:
+    """How much of the time between text events went into gaps far above the median one."""
+    share = "sum(where(gap_s > 2 * median(gap_s), gap_s - median(gap_s), 0)) / sum(gap_s)"
+    stalled = "mean(where(max_gap_s > 5 * median(gap_s), 1, 0))"
+    coalesced = "mean(where(gap_s == 0, 1, 0))"
+    if not len(rows) or not len(rows.gap_s):
+        for name, formula in (
+            ("stall_share", share), ("stalled_requests_share", stalled), ("coalesced_share", coalesced),
+        ):  # fmt: skip
+            book.missing(f"{scope}.{name}", "share", formula, "no gap between text events was observed")
+        return
+    gaps, longest = rows.gap_s, rows.max_gap_s
+    values, median, total = gaps.values, np.median(gaps.values), gaps.values.sum()
+    worst = rows.source(gaps.row[[int(np.argmax(values))]])
+    stall = np.where(values > 2 * median, values - median, 0).sum() / total if total > 0 else None
+    book.enter(f"{scope}.stall_share", stall, "share", share, worst, n=len(gaps), reason="all text came in one read")
+    book.enter(f"{scope}.stalled_requests_share", (longest.values > 5 * median).mean(), "share", stalled, worst,
+               n=len(longest))  # fmt: skip
+    together = values == 0
+    first = gaps.row[[int(np.argmax(together))]]
+    book.enter(f"{scope}.coalesced_share", together.mean(), "share", coalesced, rows.source(first), n=len(gaps))

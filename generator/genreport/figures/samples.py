@@ -1,0 +1,163 @@
+"""Sampled gauges: running, waiting and KV use, over the window in which a repeat's requests were in flight."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+import numpy as np
+
+from genreport.errors import RoundError
+from genreport.figures.book import Book
+from genreport.figures.frames import Table
+from genreport.figures.layout import Finding, LevelView
+from genreport.provenance import Samples
+from genreport.rounds import SAMPLES, SLOTS, Round
+
+RESIDENT = "resident_tokens"
+GAUGES: dict[str, dict[str, tuple[str, ...]]] = {
+    "vllm": {
+        "running": ("vllm:num_requests_running",),
+        "waiting": ("vllm:num_requests_waiting",),
+        "kv_use": ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc"),
+    },
+    "llamacpp": {"running": ("llamacpp:requests_processing",), "waiting": ("llamacpp:requests_deferred",)},
+    "openai": {},
+}
+UNITS = {"running": "1", "waiting": "1", "kv_use": "share"}
+Edges = tuple[float, float] | None
+NO_GAUGE = "no such gauge was sampled"
+
+
+@dataclass(frozen=True)
+class Series:
+    """Samples of one gauge inside a window; `lines` are those of the first and the last."""
+
+    file: str
+    name: str
+    t_s: np.ndarray
+    sample: np.ndarray
+    lines: tuple[int, int]
+
+    @property
+    def source(self) -> Samples:
+        return Samples(self.file, self.name, self.lines)
+
+
+def time_mean(t_s: np.ndarray, sample: np.ndarray) -> float:
+    """Mean over time by trapezoid; one sample is its own mean."""
+    span = t_s[-1] - t_s[0]
+    return float(np.trapezoid(sample, t_s) / span) if span > 0 else float(sample[0])
+
+
+def enter(book: Book, level: LevelView, kind: str, pool: str, findings: list[Finding]) -> None:
+    """Time-weighted mean and maximum of each gauge; `pool` is the id of the engine's pool in tokens."""
+    for scope, files, rows in level.each():
+        edges = _window(rows.measured)
+        file = files.file(SAMPLES)
+        head, points = _read(book.round, file, findings) if file else ({}, [])
+        for gauge, unit in UNITS.items():
+            names = GAUGES[kind].get(gauge, ())
+            _repeat(book, f"{scope}.{gauge}", unit, _gauge(file, head, points, names, edges))
+        if kind == "llamacpp":
+            _repeat(book, f"{scope}.{RESIDENT}", "tokens", _slots(book.round, files.file(SLOTS), edges, findings))
+    if kind == "llamacpp":
+        _over(book, level, RESIDENT, "tokens")
+    for gauge, unit in UNITS.items():
+        if kind == "llamacpp" and gauge == "kv_use":
+            _kv_of_slots(book, level.id, pool)
+        else:
+            _over(book, level, gauge, unit)
+
+
+def _window(measured: Table) -> Edges:
+    if not len(measured):
+        return None
+    return measured.start_s.values.min(), measured.last_text_s.values.max()
+
+
+def _repeat(book: Book, id: str, unit: str, series: Series | None) -> None:
+    for statistic, formula in (("mean", "time_mean(t_s, sample)"), ("max", "max(sample)")):
+        if series is None:
+            book.missing(f"{id}.{statistic}", unit, formula, NO_GAUGE)
+            continue
+        value = time_mean(series.t_s, series.sample) if statistic == "mean" else series.sample.max()
+        book.enter(f"{id}.{statistic}", value, unit, formula, series.source, n=len(series.sample))
+
+
+def _over(book: Book, level: LevelView, gauge: str, unit: str) -> None:
+    """The level's mean weighs each repeat by its window; a repeat in which nothing completed has none."""
+    scopes = [scope for scope, _, rows in level.each() if len(rows.measured)]
+    n = sum(book[f"{s}.{gauge}.mean"].n or 0 for s in scopes)
+    book.derive(f"{level.id}.{gauge}.mean", unit, "sum(means * windows) / sum(windows)",
+                lambda means, windows: (means * windows).sum() / windows.sum(), n=n,
+                means=[f"{s}.{gauge}.mean" for s in scopes], windows=[f"{s}.window_s" for s in scopes])  # fmt: skip
+    book.derive(f"{level.id}.{gauge}.max", unit, "max(repeats)", lambda repeats: repeats.max(), n=n,
+                repeats=[f"{s}.{gauge}.max" for s in scopes])  # fmt: skip
+
+
+def _kv_of_slots(book: Book, id: str, pool: str) -> None:
+    for statistic in ("mean", "max"):
+        book.derive(f"{id}.kv_use.{statistic}", "share", "resident / pool", lambda resident, pool: resident / pool,
+                    n=book[f"{id}.{RESIDENT}.{statistic}"].n, resident=f"{id}.{RESIDENT}.{statistic}",
+                    pool=pool)  # fmt: skip
+
+
+def _gauge(file: str | None, head: dict, points: list[tuple], names: tuple[str, ...], edges: Edges) -> Series | None:
+    name = next((name for name in names if name in head.get("series", [])), None)
+    if file is None or edges is None or name is None:
+        return None
+    place = head["series"].index(name) + 1
+    return _series(file, name, [(line, p[0], p[place]) for line, p in points if len(p) > place], edges)
+
+
+def _slots(round: Round, file: str | None, edges: Edges, findings: list[Finding]) -> Series | None:
+    """Tokens in busy slots: prompt processed and cached, and decoded."""
+    if file is None or edges is None:
+        return None
+    _, points = _read(round, file, findings)
+    return _series(file, RESIDENT, [(line, p[0], _resident(p[1])) for line, p in points if len(p) > 1], edges)
+
+
+def _resident(busy: object) -> float | None:
+    return sum(sum(slot[1:4]) for slot in busy) if isinstance(busy, list) else None
+
+
+def _read(round: Round, file: str, findings: list[Finding]) -> tuple[dict, list[tuple[int, list]]]:
+    """The head line and the points of a sampled file; a line that is no finite data is a finding."""
+    try:
+        lines = round.text(file).split("\n")
+    except RoundError:
+        return {}, []
+    head, points = {}, []
+    for number, line in enumerate(lines, 1):
+        if not line:
+            continue
+        try:
+            found = _decode(line)
+        except ValueError as error:
+            findings.append(Finding(file, number, f"no finite data: {str(error)[:80]}"))
+            continue
+        if isinstance(found, dict) and not head:
+            head = found
+        elif isinstance(found, list) and found:
+            points.append((number, found))
+    return head, points
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(constant)
+
+
+_decode = json.JSONDecoder(parse_constant=_refuse).decode
+
+
+def _series(
+    file: str, name: str, points: list[tuple[int, float, float | None]], edges: tuple[float, float]
+) -> Series | None:
+    """The stretch of lines inside the window."""
+    inside = [(line, t / 1e6, v) for line, t, v in points if edges[0] <= t / 1e6 <= edges[1] and v is not None]
+    if not inside:
+        return None
+    lines, t_s, sample = zip(*inside, strict=True)
+    return Series(file, name, np.array(t_s), np.array(sample, dtype=float), (lines[0], lines[-1]))

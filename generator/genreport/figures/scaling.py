@@ -1,0 +1,132 @@
+"""How a sweep scales: efficiency, elasticity, the knee, the Universal Scalability Law."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from scipy.optimize import least_squares, nnls
+
+from genreport.figures.book import Absent, Book
+from genreport.figures.layout import LevelView
+
+USL_LEVELS = 5
+# a fitted parameter below this is a bound the solver came close to, not an effect
+USL_ZERO = 1e-9
+KNEE_ELASTICITY = 0.5
+
+
+def efficiency(x: float, c: float, x1: float) -> float:
+    """Throughput at C as a share of C times the throughput at C = 1."""
+    return x / (c * x1)
+
+
+def elasticity(x0: float, x: float, c0: float, c: float) -> float:
+    """d ln X / d ln C between two neighbouring levels."""
+    return float(np.log(x / x0) / np.log(c / c0))
+
+
+def knee(c: np.ndarray, x: np.ndarray) -> float | None:
+    """C at the lower end of the first interval whose elasticity is below one half; `None` where there is none."""
+    slopes = np.diff(np.log(x)) / np.diff(np.log(c))
+    below = np.flatnonzero(slopes < KNEE_ELASTICITY)
+    return float(c[below[0]]) if len(below) else None
+
+
+def usl(c: np.ndarray, x: np.ndarray) -> tuple[float, float, float]:
+    """λ, σ, κ of X = λC / (1 + σ(C−1) + κC(C−1)), least squares on X, none negative."""
+    c, x = np.asarray(c, dtype=float), np.asarray(x, dtype=float)
+    shape = np.column_stack([np.ones_like(c), c - 1, c * (c - 1)])
+    # C/X is linear in (1, σ, κ)/λ: its solution is the start
+    start, _ = nnls(shape * (x / c)[:, None], np.ones_like(c))
+    lam = 1 / start[0] if start[0] > 0 else float((x / c).max())
+    unit = float(x.max())
+
+    def residuals(p: np.ndarray) -> np.ndarray:
+        return (p[0] * lam * c / (shape @ [1, p[1], p[2]]) - x) / unit
+
+    fit = least_squares(residuals, [1, *(start[1:] * lam)], bounds=(0, np.inf), xtol=1e-15, ftol=1e-15, gtol=1e-15,
+                        x_scale=[1, 0.01, 0.001], max_nfev=2000)  # fmt: skip
+    sigma, kappa = (0.0 if p < USL_ZERO else float(p) for p in fit.x[1:])
+    return float(fit.x[0] * lam), sigma, kappa
+
+
+def usl_peak(sigma: float, kappa: float) -> float:
+    """C at which the fitted throughput peaks."""
+    if kappa == 0:
+        raise Absent("no peak: the fitted coherency is zero")
+    if sigma >= 1:
+        raise Absent("no peak: the fitted contention leaves none")
+    return float(np.sqrt((1 - sigma) / kappa))
+
+
+def usl_residual(c: np.ndarray, x: np.ndarray, lam: float, sigma: float, kappa: float) -> float:
+    """Root mean square of the fit's residuals as a share of the mean throughput."""
+    return float(np.sqrt(np.mean((x - lam * c / (1 + sigma * (c - 1) + kappa * c * (c - 1))) ** 2)) / np.mean(x))
+
+
+def growth(last: float, first: float) -> float:
+    """ITL growth over the sweep: 0 = none."""
+    return last / first - 1
+
+
+def enter_levels(book: Book, levels: Sequence[LevelView]) -> None:
+    """Efficiency against C = 1 and elasticity from the level before, of every level of a concurrency sweep."""
+    single = next((level.id for level in levels if level.concurrency == 1), None)
+    for before, level in zip((None, *levels), levels, strict=False):
+        x, c = f"{level.id}.output_throughput", f"{level.id}.concurrency"
+        if single is None:
+            book.missing(f"{level.id}.scaling_efficiency", "share", "x / (c * x1)", "no level at C = 1")
+        else:
+            book.derive(f"{level.id}.scaling_efficiency", "share", "x / (c * x1)", efficiency, x=x, c=c,
+                        x1=f"{single}.output_throughput")  # fmt: skip
+        formula = "log(x / x0) / log(c / c0)"
+        if before is None:
+            book.missing(f"{level.id}.elasticity", "1", formula, "no level before it")
+        else:
+            book.derive(f"{level.id}.elasticity", "1", formula, elasticity, x=x, c=c,
+                        x0=f"{before.id}.output_throughput", c0=f"{before.id}.concurrency")  # fmt: skip
+
+
+def enter_sweep(book: Book, scope: str, levels: Sequence[LevelView]) -> None:
+    """Knee, USL, peak and ITL growth of one engine's concurrency sweep."""
+    measured = [level for level in levels if book.value(f"{level.id}.output_throughput")]
+    c, x = ([f"{level.id}.{name}" for level in measured] for name in ("concurrency", "output_throughput"))
+    n = len(measured)
+    book.derive(f"{scope}.peak_throughput", "tok/s", "max(x)", lambda x: x.max(), n=n, x=x)
+    book.derive(f"{scope}.cmax", "count", "max(c)", lambda c: c.max(), n=n, c=c)
+    book.derive(f"{scope}.knee", "1", "knee(c, x)", _stated_knee, n=n, c=c, x=x)
+    _usl(book, scope, c, x)
+    ends = [level for level in measured if book.value(f"{level.id}.itl.p50")]
+    formula = "last / first - 1"
+    if len(ends) < 2:
+        book.missing(f"{scope}.itl_growth", "share", formula, "fewer than two levels")
+    else:
+        book.derive(f"{scope}.itl_growth", "share", formula, growth, last=f"{ends[-1].id}.itl.p50",
+                    first=f"{ends[0].id}.itl.p50")  # fmt: skip
+
+
+def _stated_knee(c: np.ndarray, x: np.ndarray) -> float:
+    if len(c) < 2:
+        raise Absent("no knee to look for: fewer than two levels")
+    found = knee(c, x)
+    if found is None:
+        raise Absent(f"above C = {c[-1]:g}: every interval has an elasticity of {KNEE_ELASTICITY:g} or more")
+    return found
+
+
+def _usl(book: Book, scope: str, c: list[str], x: list[str]) -> None:
+    id = f"{scope}.usl_{{}}".format
+    fits = {"lambda": ("tok/s", 0), "sigma": ("1", 1), "kappa": ("1", 2)}
+    if len(c) < USL_LEVELS:
+        for name, (unit, place) in fits.items():
+            book.missing(id(name), unit, f"usl(c, x)[{place}]", f"no fit: fewer than {USL_LEVELS} levels")
+    else:
+        fit = usl(*(np.array([book.value(i) for i in ids]) for ids in (c, x)))
+        for name, (unit, place) in fits.items():
+            book.derive(id(name), unit, f"usl(c, x)[{place}]", lambda c, x, p=place: fit[p], n=len(c), c=c, x=x)
+    shape = {"sigma": id("sigma"), "kappa": id("kappa")}
+    book.derive(id("peak"), "1", "sqrt((1 - sigma) / kappa)", usl_peak, n=len(c), **shape)
+    model = "lam * c / (1 + sigma * (c - 1) + kappa * c * (c - 1))"
+    book.derive(id("residual"), "share", f"sqrt(mean((x - {model}) ** 2)) / mean(x)", usl_residual, n=len(c),
+                lam=id("lambda"), c=c, x=x, **shape)  # fmt: skip

@@ -1,0 +1,186 @@
+"""What a level delivered: counts, tokens, windows and rates per repeat, and the level's rate over all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from genreport.figures.book import Book
+from genreport.figures.frames import Table
+from genreport.figures.latency import token_notes
+from genreport.figures.layout import LevelView
+from genreport.provenance import MEASURED
+
+LIMITED = {"ttft": "ttft_s", "tpot": "tpot_or_0_s", "e2el": "e2el_s"}
+FAILED = "not ok and not warmup"
+UNSOUND = "not sound and not warmup"
+NONE_COMPLETED = "no request completed"
+
+
+def enter(book: Book, level: LevelView, slos: Sequence[dict[str, Any]]) -> None:
+    """Counts and rates of a level and its repeats; `slos` are the plan's entries as sealed."""
+    slos = [slo for slo in slos if slo.get("figure") in LIMITED and isinstance(slo.get("below_ms"), (int, float))]
+    _asked(book, level)
+    for scope, _, rows in level.each():
+        _counts(book, scope, rows)
+        _sums(book, scope, rows, level.output)
+        if slos:
+            _goodput(book, scope, rows.measured, slos)
+    _level(book, level)
+    if slos:
+        with_rate = _with(book, level, "good_requests")
+        book.derive(f"{level.id}.goodput", "req/s", "sum(good) / sum(windows)", _rate("good"),
+                    good=[f"{s}.good_requests" for s in with_rate], windows=[f"{s}.window_s" for s in with_rate],
+                    n=len(level.measured))  # fmt: skip
+    else:
+        book.missing(f"{level.id}.goodput", "req/s", "sum(good) / sum(windows)", "the plan names no SLO")
+
+
+def _asked(book: Book, level: LevelView) -> None:
+    file = level.repeats[0].facts_file
+    for name, pointer, unit in (
+        ("concurrency", "/concurrency", "count"),
+        ("input", "/shape/input", "tokens"),
+        ("output", "/shape/output", "tokens"),
+        ("requests", "/requests", "count"),
+    ):
+        book.pointer(f"{level.id}.{name}", unit, file, pointer)
+
+
+def _counts(book: Book, scope: str, rows: Table) -> None:
+    bad = rows.only(~rows.rows["ok"].to_numpy() & ~rows.rows["warmup"].to_numpy())
+    unsound = rows.only(~rows.rows["sound"].to_numpy() & ~rows.rows["warmup"].to_numpy())
+    kinds = {"completed": (rows.measured, MEASURED), "failed": (bad, FAILED), "unsound": (unsound, UNSOUND)}
+    for name, (kept, where) in kinds.items():
+        source = kept.source(range(min(1, len(kept))), where)
+        book.enter(f"{scope}.{name}", len(kept), "count", "count(index)", source, n=len(kept))
+
+
+def _sums(book: Book, scope: str, rows: Table, asked: int) -> None:
+    kept = rows.measured
+    notes = token_notes(kept)["n"]
+    n, prompt = (kept.rows[name].to_numpy(dtype=float) for name in ("n", "prompt_n"))
+    first = kept.source(range(min(1, len(kept))))
+    facts = {"n": len(kept), "reason": NONE_COMPLETED}
+    some = bool(len(kept))
+    unknown = {"n": len(kept), "reason": "the server gave no token count for some requests" if some else NONE_COMPLETED}
+    total = n.sum() if some and not np.isnan(n).any() else None
+    book.enter(f"{scope}.output_tokens", total, "tokens", "sum(n)", first, notes=notes, **unknown)
+    total = prompt.sum() if some and not np.isnan(prompt).any() else None
+    book.enter(f"{scope}.prompt_tokens", total, "tokens", "sum(prompt_n)", first, **unknown)
+    total = kept.rows["asked_output"].sum() if some else None
+    book.enter(f"{scope}.asked_tokens", total, "tokens", "sum(asked_output)", first, **facts)
+    short = (n < kept.rows["asked_output"].to_numpy()) if some and not np.isnan(n).any() else None
+    shown = np.flatnonzero(short)[:1] if short is not None else ()
+    total = None if short is None else short.sum()
+    book.enter(f"{scope}.short_outputs", total, "count", "sum(short)", kept.source(shown), **unknown)
+    _window(book, scope, kept, facts)
+    book.derive(f"{scope}.output_throughput", "tok/s", "tokens / window", lambda tokens, window: tokens / window,
+                tokens=f"{scope}.output_tokens", window=f"{scope}.window_s", n=len(kept))  # fmt: skip
+    book.derive(f"{scope}.mean_in_flight", "1", "e2el / window", lambda e2el, window: e2el / window,
+                e2el=f"{scope}.e2el_sum_s", window=f"{scope}.window_s", n=len(kept))  # fmt: skip
+
+
+def _window(book: Book, scope: str, kept: Table, facts: dict[str, Any]) -> None:
+    formulas = {
+        "window_s": "max(last_text_s) - min(t0_s)",
+        "e2el_sum_s": "sum(e2el_s)",
+        "wave_index": "rayleigh(start_s, mean(e2el_s))",
+    }
+    if not len(kept):
+        for name, formula in formulas.items():
+            book.missing(f"{scope}.{name}", "1" if name == "wave_index" else "s", formula, NONE_COMPLETED)
+        return
+    starts, ends, e2el = kept.start_s.values, kept.last_text_s.values, kept.e2el_s.values
+    edges = kept.source((int(np.argmin(starts)), int(np.argmax(ends))))
+    window = ends.max() - starts.min()
+    book.enter(f"{scope}.window_s", window or None, "s", formulas["window_s"], edges, n=len(kept),
+               reason="the window has no length")  # fmt: skip
+    book.enter(f"{scope}.e2el_sum_s", e2el.sum(), "s", formulas["e2el_sum_s"], kept.source((0,)), **facts)
+    wave = rayleigh(starts, e2el.mean()) if e2el.mean() > 0 else None
+    book.enter(f"{scope}.wave_index", wave, "1", formulas["wave_index"], kept.source((0,)), n=len(kept),
+               reason="no request took any time")  # fmt: skip
+
+
+def rayleigh(t_s: np.ndarray, period_s: float) -> float:
+    """Rayleigh length of the phases of `t_s`: 1 = all in step, 0 = evenly spread."""
+    return float(np.abs(np.exp(2j * np.pi * t_s / period_s).mean()))
+
+
+def _goodput(book: Book, scope: str, kept: Table, slos: Sequence[dict[str, Any]]) -> None:
+    """Requests that meet every limit; several limits on one figure are the strictest of them."""
+    limits: dict[str, float] = {}
+    for slo in slos:
+        name = LIMITED[slo["figure"]]
+        limits[name] = min(limits.get(name, np.inf), slo["below_ms"])
+    formula = "sum(" + " * ".join(f"({name} <= {limit / 1000!r})" for name, limit in sorted(limits.items())) + ")"
+    if not len(kept):
+        book.missing(f"{scope}.good_requests", "count", formula, NONE_COMPLETED)
+        return
+    if kept.rows["n"].isna().any() and "tpot_or_0_s" in limits:
+        book.missing(f"{scope}.good_requests", "count", formula, "the server gave no token count for some requests")
+        return
+    good = np.ones(len(kept), dtype=bool)
+    for name, limit in limits.items():
+        good &= _per_request(kept, name) <= limit / 1000
+    book.enter(
+        f"{scope}.good_requests", good.sum(), "count", formula, kept.source(np.flatnonzero(good)[:1]), n=len(kept)
+    )
+
+
+def _per_request(kept: Table, name: str) -> np.ndarray:
+    if name != "tpot_or_0_s":
+        return getattr(kept, name).values
+    # a request of one token has no TPOT and is judged on the other limits
+    found = np.zeros(len(kept))
+    found[kept.tpot_s.row] = kept.tpot_s.values
+    return found
+
+
+def _rate(name: str) -> Any:
+    return lambda windows, **given: given[name].sum() / windows.sum()
+
+
+def _with(book: Book, level: LevelView, figure: str) -> list[str]:
+    """Scopes of the repeats in which a figure and the window were observed."""
+    scopes = [scope for scope, _, _ in level.each()]
+    return [s for s in scopes if book.value(f"{s}.{figure}") is not None and book.value(f"{s}.window_s") is not None]
+
+
+def _level(book: Book, level: LevelView) -> None:
+    id, n = level.id, len(level.measured)
+    book.derive(
+        f"{id}.repeats", "count", "count(repeats)", lambda repeats: len(repeats), repeats=level.ids("completed")
+    )
+    for name in ("completed", "failed", "unsound"):
+        book.derive(f"{id}.{name}", "count", "sum(repeats)", lambda repeats: repeats.sum(), repeats=level.ids(name))
+    for name, unit in (("output_tokens", "tokens"), ("prompt_tokens", "tokens"), ("asked_tokens", "tokens"),
+                       ("short_outputs", "count")):  # fmt: skip
+        scopes = _completed(book, level)
+        book.derive(f"{id}.{name}", unit, "sum(repeats)", lambda repeats: repeats.sum(), n=n,
+                    repeats=[f"{s}.{name}" for s in scopes])  # fmt: skip
+    scopes = _completed(book, level)
+    windows = [f"{s}.window_s" for s in scopes]
+    book.derive(f"{id}.output_throughput", "tok/s", "sum(tokens) / sum(windows)", _rate("tokens"), n=n,
+                tokens=[f"{s}.output_tokens" for s in scopes], windows=windows)  # fmt: skip
+    rates = [f"{s}.output_throughput" for s in scopes]
+    for name, extreme in (("min", np.min), ("max", np.max)):
+        book.derive(f"{id}.output_throughput.{name}", "tok/s", f"{name}(repeats)",
+                    lambda repeats, extreme=extreme: extreme(repeats), n=len(rates), repeats=rates)  # fmt: skip
+    book.derive(f"{id}.request_throughput", "req/s", "sum(completed) / sum(windows)", _rate("completed"), n=n,
+                completed=[f"{s}.completed" for s in scopes], windows=windows)  # fmt: skip
+    book.derive(f"{id}.mean_in_flight", "1", "sum(e2el) / sum(windows)", _rate("e2el"), n=n,
+                e2el=[f"{s}.e2el_sum_s" for s in scopes], windows=windows)  # fmt: skip
+    book.derive(f"{id}.in_flight_ratio", "share", "flying / c", lambda flying, c: flying / c, n=n,
+                flying=f"{id}.mean_in_flight", c=f"{id}.concurrency")  # fmt: skip
+    book.derive(f"{id}.output_tokens_share", "share", "got / asked", lambda got, asked: got / asked, n=n,
+                got=f"{id}.output_tokens", asked=f"{id}.asked_tokens")  # fmt: skip
+    waves = book.observed(f"{s}.wave_index" for s in scopes)
+    book.derive(f"{id}.wave_index", "1", "mean(repeats)", lambda repeats: repeats.mean(), n=n, repeats=waves)
+
+
+def _completed(book: Book, level: LevelView) -> list[str]:
+    """Scopes of the repeats in which at least one request completed: the others have no rate."""
+    return [scope for scope, _, rows in level.each() if len(rows.measured)]

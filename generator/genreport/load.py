@@ -1,0 +1,83 @@
+"""A load held on a server, and how well the client held it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from genreport.client import Call, Client, Clock, Exchange
+from genreport.records import ClientFacts, Request
+
+LAG_PERIOD_US = 50_000
+
+
+async def closed_loop(
+    client: Client, calls: Iterable[Call], concurrency: int, clock: Clock, on_done: Callable[[Request], None]
+) -> None:
+    """Keeps `concurrency` requests in flight until the calls are used up; each record goes to `on_done` as it ends.
+
+    A call is due the moment its place became free: at the start, or when the request before it in that place ended. It
+    is taken from `calls` in that gap, so make calls beforehand. A place is filled again before its finished request is
+    parsed. A failed request frees its place like any other. Cancelled, it hands over what had finished, then leaves.
+    """
+    waiting, start_us = iter(calls), clock.now_us()
+    ended: deque[Exchange] = deque()
+    one_at_a_time = asyncio.Lock()  # and in order: a wave that ends together must not be parsed all in one turn
+
+    async def place() -> None:
+        due_us = start_us
+        for call in waiting:
+            exchange = await client.exchange(replace(call, due_us=due_us), clock)
+            due_us = exchange.end_us
+            ended.append(exchange)
+            group.create_task(hand_over(exchange))
+
+    async def hand_over(exchange: Exchange) -> None:
+        async with one_at_a_time:
+            record = await exchange.read()
+            ended.remove(exchange)
+            on_done(record)
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(concurrency):
+                group.create_task(place())
+    except BaseExceptionGroup as errors:
+        raise errors.exceptions[0] from errors
+    finally:
+        for exchange in ended:
+            on_done(exchange.record())
+
+
+class Honesty:
+    """Samples how late the event loop wakes, and counts this process's CPU time, from entry to exit.
+
+    A lag holds up to a millisecond that is no delay of a read: epoll's timeout is whole milliseconds.
+    """
+
+    def __init__(self) -> None:
+        self._lag_us: list[int] = []
+
+    async def __aenter__(self) -> Honesty:
+        self._wall_ns, self._cpu_ns = time.monotonic_ns(), time.process_time_ns()
+        self._sampling = asyncio.create_task(self._sample())
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        self.facts = ClientFacts(
+            lag_period_us=LAG_PERIOD_US,
+            lag_us=self._lag_us,
+            cpu_us=(time.process_time_ns() - self._cpu_ns) // 1000,
+            wall_us=(time.monotonic_ns() - self._wall_ns) // 1000,
+        )
+        self._sampling.cancel()
+        await asyncio.gather(self._sampling, return_exceptions=True)
+
+    async def _sample(self) -> None:
+        while True:
+            asked_ns = time.monotonic_ns() + LAG_PERIOD_US * 1000
+            await asyncio.sleep(LAG_PERIOD_US / 1e6)
+            self._lag_us.append(max(0, time.monotonic_ns() - asked_ns) // 1000)

@@ -1,0 +1,26 @@
+"""The plan of a round: what will be measured, from YAML, with every mistake named by its line before anything starts.
+
+Values keep their `${VAR}` as written; `Plan.expanded` gives the plan to act on, `Plan.text` the one to seal.
+"""
+
+from genreport.plan.engines import CeilingPlan, Engine, LaunchPlan
+from genreport.plan.levels import CliffTest, ConcurrencyTest, LengthTest, LevelPlan, PlannedTest, level_seed
+from genreport.plan.model import Hypothesis, LaunchGroup, Plan, Slo
+from genreport.plan.reading import read_plan
+
+__all__ = [
+    "CeilingPlan",
+    "CliffTest",
+    "ConcurrencyTest",
+    "Engine",
+    "Hypothesis",
+    "LaunchGroup",
+    "LaunchPlan",
+    "LengthTest",
+    "LevelPlan",
+    "Plan",
+    "PlannedTest",
+    "Slo",
+    "level_seed",
+    "read_plan",
+]

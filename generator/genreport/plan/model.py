@@ -1,0 +1,151 @@
+"""The whole plan: engines, tests, service levels, hypotheses, and the order of launches that follows from them."""
+
+# ruff: noqa: RUF012  (pydantic copies defaults)
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Annotated, Literal
+
+from pydantic import Field, PrivateAttr, field_validator, model_validator
+
+from genreport.plan.engines import Engine, EngineEntry
+from genreport.plan.levels import AnyTest, PlannedTest
+from genreport.plan.parts import VARIABLE, CountFromZero, Id, Part, Positive, expand
+
+SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW", re.IGNORECASE)
+PERCENTILE_FIGURE = re.compile(r"(ttft|tpot|itl|e2el)\.(p50|p90|p95|p99|mean)")
+PLAIN_FIGURES = ("output_throughput", "request_throughput", "goodput", "mean_in_flight", "stall_share", "mbu", "mfu")
+CLAIMS = ("changes_by_more_than", "rises_by_more_than", "falls_by_more_than", "stays_within")
+
+
+class Slo(Part):
+    """A service level: a percentile of a latency figure that must stay below a limit in milliseconds."""
+
+    id: Id
+    figure: Literal["ttft", "tpot", "e2el"]
+    percentile: Literal["p50", "p90", "p95", "p99"] = "p99"
+    below_ms: Positive
+
+
+class Hypothesis(Part):
+    """A claim registered before measuring: an engine's figure over a test's levels, against another round or engine.
+
+    Exactly one of `against_round` and `against_engine`; exactly one of the four relative claims (0.02 = 2 %).
+    """
+
+    id: Id
+    text: str
+    figure: str
+    test: str
+    engine: str
+    against_round: str | None = None
+    against_engine: str | None = None
+    changes_by_more_than: Positive | None = None
+    rises_by_more_than: Annotated[float, Field(ge=0)] | None = None
+    falls_by_more_than: Annotated[float, Field(ge=0)] | None = None
+    stays_within: Positive | None = None
+
+    @field_validator("figure")
+    @classmethod
+    def _known(cls, figure: str) -> str:
+        if figure not in PLAIN_FIGURES and not PERCENTILE_FIGURE.fullmatch(figure):
+            raise ValueError(f"{figure!r} is no figure of a level; e.g. {', '.join(PLAIN_FIGURES)}, ttft.p50, itl.p99")
+        return figure
+
+    @model_validator(mode="after")
+    def _one_claim(self) -> Hypothesis:
+        for names in (("against_round", "against_engine"), CLAIMS):
+            if sum(getattr(self, name) is not None for name in names) != 1:
+                raise ValueError(f"needs exactly one of {', '.join(names)}")
+        return self
+
+    @property
+    def claim(self) -> tuple[str, float]:
+        """The claim's name and its relative size."""
+        return next((name, value) for name in CLAIMS if (value := getattr(self, name)) is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchGroup:
+    """One start of an engine and the tests it serves; `test` is the one whose flags it adds."""
+
+    engine: Engine
+    test: PlannedTest | None
+    tests: tuple[PlannedTest, ...]
+
+    @property
+    def name(self) -> str:
+        return f"{self.engine.id}+{self.test.id}" if self.test else self.engine.id
+
+
+class Plan(Part):
+    """A whole plan; `entries` are the engines as written, `engines` those that are measured."""
+
+    version: Annotated[Literal[1], Field(alias="plan")]
+    seed: CountFromZero = 0
+    entries: Annotated[list[EngineEntry], Field(alias="engines", min_length=1)]
+    tests: Annotated[list[AnyTest], Field(min_length=1)]
+    slos: list[Slo] = []
+    hypotheses: list[Hypothesis] = []
+    not_measured: list[str] = []
+    redact: list[str] = []
+    noise_margin: Annotated[float, Field(ge=0, lt=1)] = 0.02
+
+    _text: str = PrivateAttr("")
+
+    @property
+    def text(self) -> str:
+        """The file as given, variables unexpanded."""
+        return self._text
+
+    def with_text(self, text: str) -> Plan:
+        self._text = text
+        return self
+
+    def expanded(self, env: Mapping[str, str] | None = None) -> Plan:
+        """The plan with every `${VAR}` replaced, to act on and never to write down."""
+        given = expand(self.model_dump(by_alias=True), os.environ if env is None else env)
+        return Plan.model_validate(given).with_text(self._text)
+
+    def secrets(self, env: Mapping[str, str] | None = None) -> list[str]:
+        """Values that must reach no file: API keys, and variables and launch settings that are named like secrets."""
+        env = os.environ if env is None else env
+        names = {entry.api_key_env for entry in self.entries if entry.api_key_env}
+        names |= {name for name in VARIABLE.findall(self._text) if SECRET_NAME.search(name)}
+        found = {env.get(name, "") for name in names}
+        for launch in (engine.launch for engine in self.engines if engine.launch):
+            found |= {expand(value, env) for name, value in launch.env.items() if SECRET_NAME.search(name)}
+        return sorted(found - {""})
+
+    @cached_property
+    def engines(self) -> list[Engine]:
+        return [engine for entry in self.entries for engine in entry.expanded()]
+
+    @cached_property
+    def baseline(self) -> Engine:
+        return next((engine for engine in self.engines if engine.baseline), self.engines[0])
+
+    def engine(self, id: str) -> Engine:
+        return next(engine for engine in self.engines if engine.id == id)
+
+    def engines_of(self, test: PlannedTest) -> list[Engine]:
+        """The engines a test runs on; the id of an entry whose base is not measured stands for its variants."""
+        if test.engines is None:
+            return self.engines
+        measured = {engine.id for engine in self.engines}
+        named = [(e.id, e.id if e.variant_of in measured else e.variant_of) for e in self.engines]
+        return [e for e, names in zip(self.engines, named, strict=True) if set(names) & set(test.engines)]
+
+    def launches(self) -> list[LaunchGroup]:
+        """Every start in order: per engine one for all tests without flags, then one for each test with flags."""
+        return [group for engine in self.engines for group in self._launches_of(engine)]
+
+    def _launches_of(self, engine: Engine) -> Iterator[LaunchGroup]:
+        tests = [test for test in self.tests if engine in self.engines_of(test)]
+        if plain := tuple(test for test in tests if not test.flags):
+            yield LaunchGroup(engine, None, plain)
+        yield from (LaunchGroup(engine, test, (test,)) for test in tests if test.flags)

@@ -1,0 +1,264 @@
+"""The shapes of everything a round holds: what was observed, nothing computed.
+
+Times inside a level are integer microseconds since the level's origin, on CLOCK_MONOTONIC. `None` = not observed.
+`docs/format.md` describes every key.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+ROUND_FORMAT = "genreport-round/1"
+LEVEL_FORMAT = "genreport-level/1"
+LAUNCH_FORMAT = "genreport-launch/1"
+MODEL_FORMAT = "genreport-model/1"
+MACHINE_FORMAT = "genreport-machine/1"
+SEAL_FORMAT = "genreport-seal/1"
+
+# one letter an event in `Request.kinds`
+ROLE, CONTENT, REASONING, EMPTY, USAGE, DONE, ERROR = "rtkeudx"
+TEXT_KINDS = CONTENT + REASONING
+CHOICE_KINDS = ROLE + CONTENT + REASONING + EMPTY
+
+FailureKind = Literal["connect", "http", "stream", "error-event", "empty", "stall", "protocol"]
+
+
+class Record(BaseModel):
+    """Base of all records: unknown keys are refused, so a typo in a sealed file cannot pass as data."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Failure(Record):
+    """Why a request did not complete: its kind, the HTTP status if one came, and the server's words (cut)."""
+
+    kind: FailureKind
+    status: int | None = None
+    message: str = ""
+
+
+class Usage(Record):
+    """Token counts as the server states them."""
+
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    cached_tokens: int | None = None
+
+
+class Request(Record):
+    """One request as the client saw it: one line of `requests.jsonl`.
+
+    `gaps_us[k]` is the time from the event before (from `t0_us` for the first) to event k; events that shared one read
+    have a gap of 0. `tokens` is `None` where the server gives no per-event count.
+    """
+
+    index: int = Field(ge=0)
+    warmup: bool = False
+    seed: int
+    asked_input: int = Field(gt=0)
+    asked_output: int = Field(gt=0)
+    due_us: int
+    t0_us: int | None = None
+    gaps_us: list[int] = []
+    kinds: str = ""
+    tokens: list[int] | None = None
+    usage: Usage | None = None
+    finish: str | None = None
+    server: dict[str, Any] = {}
+    text: str = ""
+    end_us: int
+    retries: int = 0
+    failure: Failure | None = None
+
+    @model_validator(mode="after")
+    def _arrays_agree(self) -> Request:
+        if len(self.gaps_us) != len(self.kinds) or (self.tokens is not None and len(self.tokens) != len(self.kinds)):
+            raise ValueError("gaps_us, kinds and tokens differ in length")
+        if set(self.kinds) - set("rtkeudx"):
+            raise ValueError(f"unknown event kind in {self.kinds!r}")
+        return self
+
+
+class FileFact(Record):
+    """What a seal knows of a file: its bytes as stored."""
+
+    sha256: str
+    bytes: int
+
+
+class Shape(Record):
+    """Request shape in tokens."""
+
+    input: int
+    output: int
+
+
+class LogRange(Record):
+    """The engine log's bytes between the two scrapes of a level; offsets count in the launch's own log."""
+
+    start: int
+    end: int
+
+
+class ClientFacts(Record):
+    """What the client can say about its own honesty in one repeat of a level.
+
+    `lag_us`: how late the event loop woke from each of a series of sleeps of `lag_period_us`; `cpu_us` and `wall_us`
+    from the first measured request's due time to the last one's end.
+    """
+
+    lag_period_us: int
+    lag_us: list[int]
+    cpu_us: int
+    wall_us: int
+
+
+class LevelFacts(Record):
+    """One repeat of one level: what was asked, when, and the hashes of its files; written last, it is the level's seal."""
+
+    format: Literal["genreport-level/1"] = LEVEL_FORMAT
+    test: str
+    kind: Literal["concurrency", "length", "cliff"]
+    engine: str
+    level: str
+    repeat: int
+    launch: str
+    shape: Shape
+    concurrency: int
+    requests: int
+    warmup: int
+    seed: int
+    sampling: dict[str, Any]
+    origin_unix_us: int
+    before_us: int
+    after_us: int
+    log: LogRange | None = None
+    client: ClientFacts
+    remarks: list[str] = []
+    files: dict[str, FileFact]
+
+
+class ModelFile(Record):
+    """One file of the model as loaded; `name` is its base name."""
+
+    name: str
+    sha256: str
+    bytes: int
+
+
+class Tensor(Record):
+    """One tensor of the model files: its stored type, shape and exact bytes."""
+
+    name: str
+    dtype: str
+    shape: list[int]
+    bytes: int
+
+
+class Architecture(Record):
+    """What the roofline and KV arithmetic need of a model; `None` where its files do not say."""
+
+    name: str | None = None
+    layers: int | None = None
+    hidden: int | None = None
+    heads: int | None = None
+    kv_heads: int | None = None
+    head_dim: int | None = None
+    vocabulary: int | None = None
+    context: int | None = None
+    tied_embeddings: bool | None = None
+
+
+class ModelFacts(Record):
+    """The weights an engine serves, tensor by tensor."""
+
+    format: Literal["genreport-model/1"] = MODEL_FORMAT
+    files: list[ModelFile]
+    architecture: Architecture
+    tensors: list[Tensor]
+
+
+class LaunchFacts(Record):
+    """One start of one engine: command, version, files, and what it said of itself when ready."""
+
+    format: Literal["genreport-launch/1"] = LAUNCH_FORMAT
+    engine: str
+    kind: Literal["vllm", "llamacpp", "openai"]
+    model: str
+    precision: str | None = None
+    kv_bytes_per_element: float = 2
+    baseline: bool = False
+    test: str | None = None
+    variant_of: str | None = None
+    command: list[str] | None = None
+    flags: list[str] = []
+    env: dict[str, str] = {}
+    cpus: str | None = None
+    url: str
+    version: str | None = None
+    model_facts: str | None = None
+    started_unix_us: int
+    ready_us: int | None = None
+    start_log_bytes: int | None = None
+    endpoints: dict[str, Any] = {}
+
+
+class Ceiling(Record):
+    """A hardware ceiling and where it comes from: measured by the runner, or cited from the plan."""
+
+    value: float
+    unit: str
+    source: str
+    method: str
+    cpus: str | None = None
+    dtype: str | None = None
+    lower_bound: bool = False
+    samples: list[float] = []
+
+
+class Gpu(Record):
+    """One accelerator as its driver names it."""
+
+    name: str
+    memory_bytes: int | None = None
+    driver: str | None = None
+
+
+class MachineFacts(Record):
+    """The machine of the round, without any name that identifies it."""
+
+    format: Literal["genreport-machine/1"] = MACHINE_FORMAT
+    cpu: str
+    cores: int
+    l3_bytes: int | None = None
+    memory_bytes: int
+    kernel: str
+    os: str
+    python: str
+    packages: dict[str, str] = {}
+    gpus: list[Gpu] = []
+    clocks: dict[str, Any] = {}
+    # engine id -> {"bandwidth": ..., "flops": ...}
+    ceilings: dict[str, dict[str, Ceiling]] = {}
+
+
+class RoundHead(Record):
+    """The head of a round: which tool wrote it, when, and what was replaced in it before sealing."""
+
+    format: Literal["genreport-round/1"] = ROUND_FORMAT
+    name: str
+    tool: str
+    started_unix_us: int
+    redaction: list[str]
+    # launches kept, as "engine/n"; levels the plan asks for, as "test/engine/level/rN"
+    planned: list[str]
+
+
+class Seal(Record):
+    """Hash and size of every file of a finished round but the seal itself."""
+
+    format: Literal["genreport-seal/1"] = SEAL_FORMAT
+    finished_unix_us: int
+    files: dict[str, FileFact]

@@ -1,0 +1,119 @@
+"""Figures as rows of charts: each number beside the id of the figure it shows (see `charts`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from genreport.display import shown
+from genreport.figures import Figures
+from genreport.figures.latency import GRID
+from genreport.places import derivation_href, listing_href
+from genreport.provenance import Quantity, Rows
+
+Row = dict[str, Any]
+Levels = Sequence[tuple[str, str]]  # engine, scope of a level
+
+
+class RowMaker:
+    """Makes the rows of every chart of one round."""
+
+    def __init__(self, figures: Figures) -> None:
+        self.figures = figures
+        self.flags = {flag.scope: flag.kind.replace("_", " ") for flag in figures.flags}
+        self.colours = {engine: str(place) for place, engine in enumerate(figures.engines, 1)}
+
+    def over_load(self, levels: Levels, figure: str, *, spread: bool = False) -> list[Row]:
+        """One figure per level, with the range of its repeats where asked."""
+        return [row for engine, scope in levels for row in self._point(engine, scope, figure, spread=spread)]
+
+    def percentiles(self, levels: Levels, figure: str, names: Iterable[str]) -> list[Row]:
+        """Several percentiles of one latency per level."""
+        return [
+            row | {"percentile": name}
+            for name in names
+            for engine, scope in levels
+            for row in self._point(engine, scope, f"{figure}.{name}")
+        ]
+
+    def floors(self, levels: Levels) -> list[Row]:
+        """The measured decode step and its floor per level."""
+        return [
+            row | {"measure": words}
+            for figure, words in (("itl.p50", "ITL p50"), ("floor_s", "floor"))
+            for engine, scope in levels
+            for row in self._point(engine, scope, figure)
+        ]
+
+    def walls(self, engine: str, levels: Iterable[str]) -> list[Row]:
+        """MBU and MFU of one engine per level."""
+        return [
+            row | {"wall": figure.upper()}
+            for figure in ("mbu", "mfu")
+            for scope in levels
+            for row in self._point(engine, scope, figure)
+        ]
+
+    def ratios(self, pairs: Iterable[Any]) -> list[Row]:
+        """The throughput ratio of each level two engines share."""
+        found = []
+        for pair in pairs:
+            if pair.ratio is not None and not pair.ratio.missing:
+                flag = self.flags.get(pair.base) or self.flags.get(pair.other) or ""
+                found.append(self._load(pair.base) | self._value(pair.ratio) | {"level": pair.name, "flag": flag})
+        return found
+
+    def byte_groups(self, engines: Iterable[str], groups: Iterable[str]) -> list[Row]:
+        """Weight bytes per engine and tensor group."""
+        found = []
+        for engine in engines:
+            for group in groups:
+                q = self.figures.ledger.get(f"engine.{engine}.bytes_{group}")
+                if q is not None and not q.missing:
+                    found.append(self._value(q) | {"engine": engine, "colour": self.colours[engine], "group": group})
+        return found
+
+    def ecdf(self, levels: Levels) -> list[Row]:
+        """Each level's ITL at every quantile of the grid."""
+        found = []
+        for engine, scope in levels:
+            q = self.figures.ledger.get(f"{scope}.itl_ecdf")
+            if q is None or q.missing:
+                continue
+            for k, value in enumerate(q.value):
+                found.append({
+                    "engine": engine, "colour": self.colours[engine], "level": scope.rpartition(".")[2],
+                    "value": value, "value_id": f"{q.id}[{k}]", "shown": shown(value, q.unit),
+                    "share": f"{GRID[k] / 100:.10g}", "href": derivation_href(q.id),
+                })  # fmt: skip
+        return found
+
+    def _point(self, engine: str, scope: str, figure: str, *, spread: bool = False) -> list[Row]:
+        q = self.figures.ledger.get(f"{scope}.{figure}")
+        if q is None or q.missing:
+            return []
+        row = self._load(scope) | self._value(q) | self._spread(q if spread else None)
+        row |= {"engine": engine, "colour": self.colours[engine], "level": scope.rpartition(".")[2]}
+        return [row | {"flag": self.flags.get(scope, ""), "href": self._records(q)}]
+
+    def _load(self, scope: str) -> Row:
+        q = self.figures.ledger[f"{scope}.concurrency"]
+        return {"concurrency": q.value, "concurrency_id": q.id}
+
+    def _value(self, q: Quantity) -> Row:
+        return {"value": q.value, "value_id": q.id, "shown": shown(q.value, q.unit), "href": derivation_href(q.id)}
+
+    def _spread(self, q: Quantity | None) -> Row:
+        found: Row = {}
+        for name, end in (("low", "min"), ("high", "max")) if q else ():
+            edge = self.figures.ledger.get(f"{q.id}.{end}")
+            if edge is not None and not edge.missing:
+                found |= {name: edge.value, f"{name}_id": edge.id}
+        return found
+
+    def _records(self, q: Quantity) -> str:
+        """The level's records where the figure selects rows, else its derivation."""
+        for source in q.sources:
+            if isinstance(source, Rows) and source.picks:
+                return listing_href(*source.picks[0])
+        return derivation_href(q.id)

@@ -1,0 +1,188 @@
+"""Records a round: starts each engine in turn, sends the plan's load, and seals what it saw."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+
+from genreport import __version__, rounds
+from genreport.engines.process import pinned
+from genreport.errors import EngineError, RoundError
+from genreport.machine import cpu_set, machine_facts, measure_ceilings
+from genreport.plan import Engine, LaunchGroup, Plan, read_plan
+from genreport.progress import Progress, Silent
+from genreport.records import Ceiling, RoundHead
+from genreport.redact import Redactor
+from genreport.rounds import RoundWriter
+from genreport.session import Sink, Step, model_of, serving, steps, unix_us
+
+# deaths in a row after which an engine is not started again
+CRASHES = 3
+UNITS = {"bandwidth": "B/s", "flops": "FLOP/s"}
+
+
+def run(plan_path: str | Path, out: str | Path, *, resume: bool = False, progress: Silent | None = None) -> None:
+    """Records the plan's round into a folder and seals it, with live progress unless another display is given.
+
+    Ctrl-C and SIGTERM end it with KeyboardInterrupt and every finished level kept. Raises PlanError and RoundError
+    before anything is written, EngineError at the end when an engine had to be given up.
+    """
+    with progress or Progress() as shown:
+        recording = Recording(read_plan(plan_path), Path(out), shown)
+        recording.read_models()
+        recording.open(resume)
+        recording.describe_machine()
+        recording.measure()
+        recording.close()
+
+
+class Recording:
+    """One round on its way to disk; `plan` keeps its variables as written, `acting` has them expanded."""
+
+    def __init__(self, plan: Plan, out: Path, progress: Silent) -> None:
+        self.plan, self.acting = plan, plan.expanded()
+        self.round = RoundWriter(out)
+        self.sink = Sink(self.round, Redactor(self.acting.redact, plan.secrets()), progress)
+        self.groups = list(zip(self.acting.launches(), plan.launches(), strict=True))
+        self.given_up: list[str] = []
+
+    @cached_property
+    def planned(self) -> list[Step]:
+        return [step for group, _ in self.groups for step in steps(group, self.plan.seed)]
+
+    def ahead(self) -> list[Step]:
+        """What is still to be measured, in order."""
+        done = self.round.sealed_levels()
+        return [step for step in self.planned if step.key not in done]
+
+    def read_models(self) -> None:
+        """Reads the model files that will be needed, so that a broken one is known before anything is written."""
+        for files in dict.fromkeys(tuple(step.engine.model_files) for step in self.ahead()):
+            model_of(files)
+
+    def open(self, resume: bool) -> None:
+        """Begins the round, or goes on with it; RoundError when the folder holds something else."""
+        out, text = self.round.path, self.sink.redactor.text(self.plan.text)
+        if self.round.exists and not resume:
+            raise RoundError("holds a round already", where=str(out), cure="go on with --resume, or name another --out")
+        if self.round.exists:
+            if (out / rounds.PLAN).read_text(encoding="utf-8") != text:
+                raise RoundError("was begun with another plan", where=str(out), cure="give that one, or another --out")
+            return
+        if out.exists() and (not out.is_dir() or any(out.iterdir())):
+            raise RoundError("is in the way: neither a round nor empty", where=str(out), cure="name another --out")
+        self.round.head(self._head(), text)
+
+    def _head(self) -> RoundHead:
+        return RoundHead(
+            name=self.round.path.resolve().name,
+            tool=f"genreport {__version__}",
+            started_unix_us=unix_us(),
+            redaction=self.sink.redactor.rules,
+            planned=[step.key for step in self.planned],
+        )
+
+    def describe_machine(self) -> None:
+        """Machine facts and ceilings, once a round; a round is not gone on with elsewhere."""
+        found = machine_facts()
+        if not (self.round.path / rounds.MACHINE).is_file():
+            self.round.machine(found.model_copy(update={"ceilings": self._ceilings()}))
+            return
+        known = rounds.Round(self.round.path).machine
+        if (known.cpu, known.cores) != (found.cpu, found.cores):
+            raise RoundError("was begun on another machine", where=str(self.round.path), cure="name another --out")
+
+    def _ceilings(self) -> dict[str, dict[str, Ceiling]]:
+        measured: dict[tuple[str | None, str], dict[str, Ceiling]] = {}
+        found = {}
+        for engine in self.acting.engines:
+            cores = (engine.launch and engine.launch.cpus, engine.precision or "fp32")
+            if _measures(engine) and cores not in measured:
+                self.sink.progress.say(f"measuring the ceilings of {engine.id}")
+                measured[cores] = measure_ceilings(*cores)
+            found[engine.id] = _ceilings_of(engine, measured.get(cores, {}))
+        return found
+
+    def measure(self) -> None:
+        """Every launch that has levels ahead, one engine at a time, the client out of the engines' way."""
+        if not self.ahead():
+            return
+        self.round.unseal()
+        self.sink.progress.begin(sum(step.work for step in self.ahead()))
+        try:
+            with _client_pinned(self.acting):
+                asyncio.run(self._launches())
+        except KeyboardInterrupt:
+            kept = len(self.planned) - len(self.ahead())
+            self.sink.progress.say(f"stopped; {kept} of {len(self.planned)} repeats are kept, --resume goes on")
+            raise
+
+    async def _launches(self) -> None:
+        stop = asyncio.get_running_loop()
+        stop.add_signal_handler(signal.SIGTERM, os.kill, os.getpid(), signal.SIGINT)
+        for group, as_written in self.groups:
+            await self._launch(group, as_written)
+
+    async def _launch(self, group: LaunchGroup, as_written: LaunchGroup) -> None:
+        """The levels of a launch; an engine that dies is started again for the next one, unless it keeps dying."""
+        mine = {step.key for step in steps(group, self.plan.seed)}
+        ahead = deque(step for step in self.ahead() if step.key in mine)
+        crashes, begun = 0, False
+        while ahead and crashes < CRASHES:
+            try:
+                async with serving(group, as_written, self.sink) as session:
+                    begun = True
+                    while ahead and await session.server.alive():
+                        await session.level(ahead.popleft())
+                        crashes = 0 if await session.server.alive() else crashes + 1
+            except EngineError as error:
+                self.sink.progress.say(f"{group.name}: {error}")
+                crashes = crashes + 1 if begun else CRASHES
+        if ahead:
+            self.given_up.append(group.name)
+            self.sink.progress.dropped(sum(step.work for step in ahead))
+            self.sink.progress.say(f"{group.name}: given up; {len(ahead)} repeats are not measured")
+
+    def close(self) -> None:
+        """Seals the round; EngineError when an engine was given up, after everything else is safe."""
+        if not rounds.Round(self.round.path).sealed:
+            self.round.seal(unix_us())
+        if missing := len(self.ahead()):
+            raise EngineError(
+                f"{missing} of {len(self.planned)} repeats were not measured: {', '.join(self.given_up)} given up",
+                where=str(self.round.path),
+                cure="mend the engine and go on with --resume; the rest is sealed",
+            )
+
+
+def _measures(engine: Engine) -> bool:
+    return any(given and given.measure for given in (engine.ceiling("bandwidth"), engine.ceiling("flops")))
+
+
+def _ceilings_of(engine: Engine, measured: dict[str, Ceiling]) -> dict[str, Ceiling]:
+    """An engine's ceilings: cited from the plan, or measured, or absent."""
+    found = {}
+    for name, unit in UNITS.items():
+        given = engine.ceiling(name)
+        if given and given.measure:
+            found[name] = measured[name]
+        elif given:
+            found[name] = Ceiling(value=given.value, unit=unit, source=given.source, method="cited in the plan")
+    return found
+
+
+@contextmanager
+def _client_pinned(plan: Plan) -> Iterator[None]:
+    """The client on the cores no engine has, when the plan gives every engine its cores and leaves some."""
+    given = [engine.launch and engine.launch.cpus for engine in plan.engines]
+    if not all(given) or not hasattr(os, "sched_getaffinity"):
+        yield
+        return
+    with pinned(os.sched_getaffinity(0).difference(*(cpu_set(cpus) for cpus in given if cpus))):
+        yield

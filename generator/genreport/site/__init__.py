@@ -1,0 +1,227 @@
+"""From sealed rounds to a folder a browser can open, all of it or nothing.
+
+Everything is gathered and written into a staging folder first, MkDocs builds there, and only a whole site takes the old
+one's place, by renaming. In a checkout the pages written for MkDocs take their place in docs/rounds/ too, so that plain
+`mkdocs serve` and `mkdocs build` go on from there.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from genreport.errors import BuildError
+from genreport.places import MANIFEST, SOURCES
+from genreport.provenance import Ledger
+from genreport.rounds import Round
+from genreport.site import bundle, stamp
+
+ADDRESS = "127.0.0.1:8000"
+LEFT_OUT = shutil.ignore_patterns("rounds", "vega.js", "__pycache__", ".*")
+
+
+@dataclass(frozen=True)
+class SitePages:
+    """What a round says: its ledger and its Markdown pages as (path below the round's folder, text)."""
+
+    ledger: Ledger
+    pages: Sequence[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class Built:
+    """A site that stands: where, whether it had to be built, and how long that took."""
+
+    path: Path
+    fresh: bool
+    seconds: float
+    steps: dict[str, float] = field(default_factory=dict)
+
+
+Pages = Callable[[Round], SitePages]
+
+
+def build(
+    rounds: Sequence[Round],
+    pages: Pages,
+    site_dir: str | Path = "site",
+    *,
+    options: Mapping[str, Any] | None = None,
+    home: Path | None = None,
+    index: str | None = None,
+) -> Built:
+    """Builds the site of exactly these rounds, or finds it up to date; on any failure the old site stays.
+
+    `pages` is only called when something changed. `options` is whatever else the result depends on. `home` is the
+    checkout (by default the working directory, if it is one); `index` replaces the Markdown of the list of rounds.
+    """
+    began, site, home = time.monotonic(), Path(site_dir), home or checkout()
+    _refuse_names(rounds)
+    key = stamp.key(rounds, resources(), {**(options or {}), "index": index, "url": os.environ.get("SITE_URL", "")})
+    if stamp.holds(site, key) and (home is None or stamp.read(home / "docs" / "rounds").get("key") == key):
+        return Built(site, fresh=False, seconds=time.monotonic() - began)
+    _refuse_target(site)
+    steps = _Steps()
+    site.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".genreport-", dir=site.parent) as staging:
+        stage = Path(staging)
+        write_docs(stage, rounds, pages, index, steps)
+        _mkdocs_build(stage, rounds)
+        steps.done("mkdocs")
+        stamp.write(stage / "docs" / "rounds", {"key": key})
+        stamp.write(stage / "site", {"key": key, "content": stamp.content(stage / "site")})
+        _swap(stage / "site", site)
+        if home is not None:
+            _publish_docs(stage, home)
+        steps.done("swap")
+    return Built(site, fresh=True, seconds=time.monotonic() - began, steps=steps.seconds)
+
+
+def serve(
+    rounds: Sequence[Round], pages: Pages, *, address: str = ADDRESS, home: Path | None = None, index: str | None = None
+) -> int:
+    """Previews the rounds with reload until interrupted: from the checkout's docs/, else from a temporary copy."""
+    home = home or checkout()
+    with tempfile.TemporaryDirectory(prefix=".genreport-", dir=home) as staging:
+        stage = Path(staging)
+        write_docs(stage, rounds, pages, index)
+        if home is not None:
+            _publish_docs(stage, home)
+        try:
+            return subprocess.run(
+                [*_mkdocs(), "serve", "--dev-addr", address], cwd=home or stage, env=_environment(), check=False
+            ).returncode
+        except KeyboardInterrupt:
+            return 0
+
+
+def write_docs(
+    stage: Path, rounds: Sequence[Round], pages: Pages, index: str | None = None, steps: _Steps | None = None
+) -> None:
+    """Writes a folder that MkDocs can build: the hand-written docs, and everything of the rounds."""
+    from genreport.site.derivations import write_derivations
+    from genreport.site.listings import sources_index, write_listings
+
+    steps, home = steps or _Steps(), resources()
+    shutil.copytree(home / "docs", stage / "docs", ignore=LEFT_OUT)
+    shutil.copy(home / "mkdocs.yml", stage / "mkdocs.yml")
+    bundle.write_bundle(stage / "docs" / bundle.NAME)
+    steps.done("bundle")
+    for found in rounds:
+        folder = stage / "docs" / "rounds" / found.name
+        content = pages(found)
+        steps.done("pages")
+        listed = write_listings(found, folder, home / "templates")
+        steps.done("listings")
+        write_derivations(found.name, content.ledger, listed, folder, home / "templates")
+        manifest = content.ledger.manifest(found.name, {entry.file: entry.fact() for entry in listed})
+        _write(folder / MANIFEST, json.dumps(manifest, ensure_ascii=False, separators=(",", ":")) + "\n")
+        _write(folder / SOURCES / "index.md", sources_index(found.name, listed))
+        for path, text in content.pages:
+            _write(folder / path, text)
+        steps.done("derivations")
+    _write(stage / "docs" / "rounds" / "index.md", index or _round_list(rounds))
+
+
+def checkout(folder: Path | None = None) -> Path | None:
+    """The working directory if it is a checkout of this project."""
+    folder = folder or Path.cwd()
+    known = ("mkdocs.yml", "docs", "templates", "generator/genreport/__init__.py")
+    return folder if all((folder / name).exists() for name in known) else None
+
+
+def resources() -> Path:
+    """Where docs/, templates/ and mkdocs.yml lie: in the wheel, else in the checkout the package was imported from."""
+    package = Path(__file__).parents[1]
+    bundled = package / "_bundle"
+    return bundled if bundled.is_dir() else package.parents[1]
+
+
+def _round_list(rounds: Sequence[Round]) -> str:
+    items = "".join(f"- [{html.escape(found.name)}]({found.name}/index.md)\n" for found in rounds)
+    return f"---\ntitle: Rounds\n---\n\n# Rounds\n\n{items}"
+
+
+def _mkdocs_build(stage: Path, rounds: Sequence[Round]) -> None:
+    """One process for MkDocs: its logging, warnings and working directory stay its own."""
+    command = [*_mkdocs(), "build", "--strict", "--quiet", "--site-dir", str(stage.resolve() / "site")]
+    done = subprocess.run(command, cwd=stage, env=_environment(rounds), capture_output=True, text=True, check=False)
+    if done.returncode:
+        said = [line for line in (done.stderr + done.stdout).splitlines() if line.strip()] or ["no message"]
+        raise BuildError("; ".join(said[:5]), where="mkdocs", cure="the old site stays")
+
+
+def _mkdocs() -> list[str]:
+    return [sys.executable, "-m", "mkdocs"]
+
+
+def _environment(rounds: Sequence[Round] = ()) -> dict[str, str]:
+    """Equal rounds give equal bytes: the date in the pages is that of the last seal."""
+    sealed = [found.seal.finished_unix_us for found in rounds if found.sealed]
+    started = [found.head.started_unix_us for found in rounds]
+    epoch = max(sealed or started, default=0) // 1_000_000
+    return {**os.environ, "NO_MKDOCS_2_WARNING": "1", "SOURCE_DATE_EPOCH": str(epoch), "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def _refuse_names(rounds: Sequence[Round]) -> None:
+    if not rounds:
+        raise BuildError("no round given", cure="name the folder that `genreport run --out` wrote")
+    names = [found.name for found in rounds]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice:
+        raise BuildError(f"two rounds are called {twice!r}", cure="rename one of the folders")
+    for name in names:
+        if name.startswith(".") or name == "index.md":
+            raise BuildError(f"a round cannot be called {name!r}", cure="rename its folder")
+
+
+def _refuse_target(site: Path) -> None:
+    """What this program did not build it does not replace."""
+    if site.is_file() or (site.is_dir() and any(site.iterdir()) and not stamp.read(site)):
+        raise BuildError("not a site that genreport built", where=str(site), cure="name another folder with --site")
+
+
+def _swap(new: Path, place: Path) -> None:
+    """Puts a folder in another's place by renaming; should that fail halfway, the old one goes back."""
+    old = new.with_name(f"{new.name}.old")
+    if place.exists():
+        place.rename(old)
+    try:
+        new.rename(place)
+    except OSError:
+        if old.exists():
+            old.rename(place)
+        raise
+
+
+def _publish_docs(stage: Path, home: Path) -> None:
+    _swap(stage / "docs" / "rounds", home / "docs" / "rounds")
+    shutil.copy(stage / "docs" / bundle.NAME, home / "docs" / bundle.NAME)
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, "utf-8")
+
+
+class _Steps:
+    """Seconds spent in each part of a build."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._last = time.monotonic()
+
+    def done(self, name: str) -> None:
+        now = time.monotonic()
+        self.seconds[name] = self.seconds.get(name, 0.0) + now - self._last
+        self._last = now

@@ -1,0 +1,111 @@
+"""A small server that speaks vLLM's dialect, for tests: `python tests/fake_engine.py PORT [--die-after N] …`."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import re
+import signal
+from typing import Any
+
+METRICS = """\
+# TYPE vllm:num_requests_running gauge
+vllm:num_requests_running{{engine="0",model_name="tiny"}} {running}
+vllm:num_requests_waiting{{engine="0",model_name="tiny"}} 0.0
+vllm:kv_cache_usage_perc{{engine="0",model_name="tiny"}} 0.25
+vllm:num_preemptions_total{{engine="0",model_name="tiny"}} 0.0
+vllm:prompt_tokens_total{{engine="0",model_name="tiny"}} {prompt}
+vllm:generation_tokens_total{{engine="0",model_name="tiny"}} {generated}
+"""
+
+
+class Server:
+    """Answers as many completions as it is allowed to, one token every `gap_s`, then dies where it stands."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options = options
+        self.running = self.prompt = self.generated = self.served = 0
+
+    async def connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while head := await reader.readuntil(b"\r\n\r\n"):
+                method, path, _ = head.decode().split(" ", 2)
+                if self.options.key and f"Bearer {self.options.key}".encode() not in head:
+                    await send_page(writer, 401, "")
+                elif method == "POST":
+                    size = int(re.search(rb"(?i)content-length: *(\d+)", head)[1])
+                    await self.completion(writer, json.loads(await reader.readexactly(size)))
+                else:
+                    await send_page(writer, *self.page(path))
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+
+    def page(self, path: str) -> tuple[int, str]:
+        if path == "/health":
+            return (503 if self.options.never_ready else 200), ""
+        if path == "/metrics":
+            return 200, METRICS.format(running=self.running, prompt=self.prompt, generated=self.generated)
+        models = {"data": [{"id": "tiny", "root": "/home/someone/tiny"}]}
+        pages = {"/version": {"version": "9.9.9"}, "/v1/models": models}
+        return (200, json.dumps(pages[path])) if path in pages else (404, "")
+
+    async def completion(self, writer: asyncio.StreamWriter, body: dict[str, Any]) -> None:
+        self.served += 1
+        if self.options.die_after is not None and self.served > self.options.die_after:
+            print("fatal: out of luck", flush=True)
+            os.kill(os.getpid(), signal.SIGKILL)
+        self.running += 1
+        try:
+            writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
+            await self.stream(writer, body)
+            writer.write(b"0\r\n\r\n")
+            await writer.drain()
+        finally:
+            self.running -= 1
+        print(f"served {self.served} from /home/someone/models with {self.options.say}", flush=True)
+
+    async def stream(self, writer: asyncio.StreamWriter, body: dict[str, Any]) -> None:
+        asked, wanted = len(body["prompt"]), body["max_tokens"]
+        self.prompt += asked
+        for place in range(wanted):
+            await asyncio.sleep(self.options.gap_s)
+            self.generated += 1
+            finish = "length" if place == wanted - 1 else None
+            choice = {"index": 0, "text": " a", "finish_reason": finish, "token_ids": [place + 300]}
+            await send(writer, json.dumps({"choices": [choice]}))
+        usage = {"prompt_tokens": asked, "completion_tokens": wanted, "total_tokens": asked + wanted}
+        await send(writer, json.dumps({"choices": [], "usage": usage}))
+        await send(writer, "[DONE]")
+
+
+async def send_page(writer: asyncio.StreamWriter, status: int, text: str) -> None:
+    writer.write(f"HTTP/1.1 {status} x\r\ncontent-length: {len(text)}\r\n\r\n{text}".encode())
+    await writer.drain()
+
+
+async def send(writer: asyncio.StreamWriter, payload: str) -> None:
+    event = f"data: {payload}\n\n"
+    writer.write(f"{len(event):x}\r\n{event}\r\n".encode())
+    await writer.drain()
+
+
+async def serve(options: argparse.Namespace) -> None:
+    server = await asyncio.start_server(Server(options).connection, "127.0.0.1", options.port)
+    print(f"KV cache size: 1,000 tokens; listening; {options.say}", flush=True)
+    async with server:
+        await server.serve_forever()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("port", type=int)
+    parser.add_argument("--die-after", type=int)
+    parser.add_argument("--never-ready", action="store_true")
+    parser.add_argument("--key")
+    parser.add_argument("--say", default="nothing")
+    parser.add_argument("--gap-s", type=float, default=0.001)
+    asyncio.run(serve(parser.parse_args()))

@@ -1,0 +1,187 @@
+"""The built site in a real Chromium: every chart of every page, both themes, instant navigation, file://, and where numbers lead."""
+
+from __future__ import annotations
+
+import random
+import re
+import shutil
+import threading
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+ROUND = Path(__file__).parents[1] / "runs" / "round2"
+FLAGS = [
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync", "--allow-file-access-from-files",
+]  # fmt: skip
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *args: object) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
+    """The site of the committed round, built for the address it is served from."""
+    from genreport.publish import publish
+
+    site = tmp_path_factory.mktemp("browser") / "site"
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(site)))
+    url = f"http://127.0.0.1:{server.server_address[1]}/"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SITE_URL", url)
+        patch.chdir(site.parent)
+        publish([ROUND], site)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield url, site
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator:
+    from playwright.sync_api import sync_playwright
+
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    assert chromium, "no Chromium on the PATH: see tests/browser.sh"
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
+        yield opened
+        opened.close()
+
+
+@pytest.fixture
+def page(browser) -> Iterator:
+    """A fresh page that remembers console errors and every request that left the site."""
+    context = browser.new_context()
+    opened = context.new_page()
+    opened.problems = []
+    opened.requested = []
+    opened.on("console", lambda m: opened.problems.append(m.text) if m.type in ("error", "warning") else None)
+    opened.on("pageerror", lambda error: opened.problems.append(str(error)))
+    opened.on("request", lambda request: opened.requested.append(request.url))
+    yield opened
+    context.close()
+
+
+def pages_of(site: Path) -> list[str]:
+    """Every page with the site's chrome below the round, relative to the site."""
+    found = (p for p in site.glob("rounds/*/**/index.html"))
+    return sorted(p.relative_to(site).as_posix() for p in found if "/sources/" not in p.as_posix())
+
+
+def draw_all(page) -> int:
+    """Scrolls each chart into view and waits until it is drawn; returns how many there are."""
+    charts = page.locator(".gr-chart")
+    for place in range(charts.count()):
+        charts.nth(place).scroll_into_view_if_needed()
+        charts.nth(place).locator("svg").first.wait_for(timeout=10_000)
+    return charts.count()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_chart_of_every_page_is_drawn_without_a_console_error(served, page, scheme):
+    url, site = served
+    page.emulate_media(color_scheme=scheme)
+    drawn = 0
+    for path in pages_of(site):
+        page.goto(url + path)
+        drawn += draw_all(page)
+    assert drawn > 10
+    assert page.problems == []
+    assert [u for u in page.requested if not u.startswith((url, "data:", "blob:"))] == []
+
+
+def test_charts_are_drawn_after_instant_navigation_and_after_a_change_of_theme(served, page):
+    url, _ = served
+    page.goto(url + "rounds/round2/index.html")
+    page.evaluate("window.neverReloaded = true")
+    page.locator("article a", has_text="Concurrency curve").first.click()
+    page.wait_for_url(re.compile("concurrency"))
+    page.locator(".gr-chart svg").first.wait_for(timeout=10_000)
+    assert page.evaluate("window.neverReloaded") is True
+    before = page.evaluate("document.body.getAttribute('data-md-color-scheme')")
+    for _ in range(2):
+        page.locator("form[data-md-component=palette] label:visible").first.click()
+        if page.evaluate("document.body.getAttribute('data-md-color-scheme')") != before:
+            break
+    assert page.evaluate("document.body.getAttribute('data-md-color-scheme')") != before
+    assert draw_all(page) > 3
+    assert page.problems == []
+
+
+def test_the_site_works_from_file(served, page):
+    _, site = served
+    drawn = 0
+    for path in pages_of(site):
+        page.goto((site / path).as_uri())
+        drawn += draw_all(page)
+    assert drawn > 10
+    assert page.problems == []
+    assert [u for u in page.requested if not u.startswith(("file:", "data:", "blob:"))] == []
+
+
+def test_the_search_finds_a_report_without_a_network(served, page):
+    _, site = served
+    page.goto((site / "index.html").as_uri())
+    page.locator("input.md-search__input").first.fill("amortisation")
+    page.locator(".md-search-result__item a").first.wait_for(timeout=10_000)
+    assert page.problems == []
+
+
+def test_fifty_random_numbers_end_at_a_highlighted_line_that_holds_their_value_or_inputs(served, page):
+    url, site = served
+    numbers = [(path, href) for path in pages_of(site) for href in _numbers(site / path)]
+    chosen = random.Random(20261129).sample(numbers, 50)
+    for path, href in chosen:
+        page.goto(url + path)
+        page.locator(f'a.gr-num[href="{href}"]').first.click()
+        page.wait_for_url(re.compile("/figures/"))
+        entry = page.locator(":target")
+        assert entry.count() == 1, href
+        _follow_to_a_line(page)
+        line = page.locator(":target")
+        assert line.count() == 1
+        assert line.inner_text().strip(), href
+        colour = line.evaluate("e => getComputedStyle(e).backgroundColor")
+        other = page.locator("span[id^=L]:not(:target)").first
+        if other.count():
+            assert colour != other.evaluate("e => getComputedStyle(e).backgroundColor")
+    assert page.problems == []
+
+
+def _numbers(path: Path) -> list[str]:
+    text = path.read_text("utf-8")
+    return re.findall(r'class="gr-num"\s+href="([^"]+)"', text)
+
+
+def _follow_to_a_line(page) -> None:
+    """From a derivation through its inputs to the first source line."""
+    for _ in range(12):
+        entry = page.locator(":target")
+        sources = entry.locator('a[href*="sources/"][href*="#L"]')
+        if sources.count():
+            sources.first.click()
+            page.wait_for_url(re.compile("/sources/.*#L"))
+            return
+        entry.locator('a[href*="figures/"], a[href^="#"], a[href*=".html#"]').filter(has_not_text="¶").first.click()
+        page.wait_for_timeout(50)
+    raise AssertionError("no source line within twelve steps")
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_no_page_scrolls_sideways(served, page, width):
+    url, site = served
+    page.set_viewport_size({"width": width, "height": 844})
+    for path in pages_of(site):
+        page.goto(url + path)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, path

@@ -1,0 +1,279 @@
+"""Engine processes, their counters, and what the kinds put into a request."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+
+from genreport.engines import KINDS, exposition, llamacpp
+from genreport.engines import server as server_module
+from genreport.engines.process import Log, Process, pinned, wait_ready
+from genreport.engines.server import Samples, Server
+from genreport.errors import EngineError
+
+COUNTERS = """\
+# HELP vllm:num_requests_running Number of requests
+vllm:num_requests_running{engine="0",model_name="a } b"} 3.0
+vllm:num_requests_running{engine="1",model_name="x"} 4.0 1700000000
+vllm:num_requests_running_total{engine="0"} 99.0
+vllm:kv_cache_usage_perc 0.5
+broken{ nonsense
+vllm:num_requests_waiting NaN words
+"""
+
+
+def python(program: str, **options: object) -> Process:
+    return Process([sys.executable, "-c", program], **({"env": {}, "cpus": None} | options))  # type: ignore[arg-type]
+
+
+def wait_for(condition: object) -> None:
+    deadline = time.monotonic() + 10
+    while not condition():  # type: ignore[operator]
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def server_of(handler: object, kind: str = "vllm") -> Server:
+    http = httpx.AsyncClient(transport=httpx.MockTransport(handler), base_url="http://engine")  # type: ignore[arg-type]
+    return Server(KINDS[kind], http, http, "http://engine/metrics", None, None)
+
+
+def test_a_gauge_is_summed_over_its_label_sets() -> None:
+    assert exposition.value(COUNTERS, "vllm:num_requests_running") == 7
+
+
+def test_a_longer_name_and_a_comment_are_no_sample() -> None:
+    assert exposition.value(COUNTERS, "vllm:num_requests_running_total") == 99
+    assert exposition.value(COUNTERS, "requests_running") is None
+
+
+def test_an_absent_series_is_none_and_not_zero() -> None:
+    names = ["vllm:kv_cache_usage_perc", "vllm:num_preemptions_total", "broken"]
+    assert exposition.values(COUNTERS, names) == [0.5, None, None]
+
+
+def test_a_server_is_idle_when_no_gauge_of_work_is_above_zero() -> None:
+    busy = KINDS["vllm"].BUSY
+    assert not exposition.idle(COUNTERS, busy)
+    assert exposition.idle("vllm:num_requests_running 0.0\nvllm:num_requests_waiting 0.0\n", busy)
+    assert exposition.idle("", busy)
+
+
+def test_every_kind_asks_for_a_greedy_answer_of_an_exact_length() -> None:
+    for kind in KINDS.values():
+        body = kind.body("tiny", [1, 2], 5, 9)
+        asked = {name: body[name] for name in ("prompt", "max_tokens", "temperature", "ignore_eos", "seed")}
+        assert asked == {"prompt": [1, 2], "max_tokens": 5, "temperature": 0, "ignore_eos": True, "seed": 9}
+        assert body["stream"]
+        assert body["stream_options"] == {"include_usage": True}
+
+
+def test_each_kind_asks_for_counts_on_every_event_in_its_own_words() -> None:
+    assert KINDS["vllm"].body("m", [], 1, 0)["return_token_ids"]
+    assert KINDS["llamacpp"].body("m", [], 1, 0)["timings_per_token"]
+    assert not KINDS["llamacpp"].body("m", [], 1, 0)["cache_prompt"]
+
+
+def test_only_busy_slots_are_kept() -> None:
+    slot = {"id": 3, "n_prompt_tokens_processed": 64, "n_prompt_tokens_cache": 0, "is_processing": True}
+    newer, older = slot | {"next_token": [{"n_decoded": 7}]}, slot | {"next_token": {"n_decoded": 8}}
+    assert llamacpp.busy_slots([newer, older, slot | {"is_processing": False}]) == [[3, 64, 0, 7], [3, 64, 0, 8]]
+
+
+def test_what_an_engine_prints_is_in_its_log_by_byte_offsets() -> None:
+    process = python("print('one', flush=True); import sys; print('tw\\u00f6', file=sys.stderr); sys.exit(3)")
+    try:
+        wait_for(lambda: process.exit_code is not None)
+        assert process.log.text(4, process.log.size()) == "twö\n"
+        assert process.death() == "exit code 3, last log line: twö"
+    finally:
+        process.stop(1)
+
+
+def test_a_flood_of_log_does_not_block_an_engine() -> None:
+    process = python("import sys; sys.stdout.write('x' * 5_000_000); sys.exit(7)")
+    try:
+        wait_for(lambda: process.exit_code == 7)
+        assert process.log.size() == 5_000_000
+        assert len(process.log.last_line()) == 4096
+    finally:
+        process.stop(1)
+
+
+def test_stopping_ends_the_whole_group_even_if_it_ignores_the_request(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    child = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(60)"
+    process = python(
+        f"import os, subprocess, sys, time; other = subprocess.Popen([sys.executable, '-c', {child!r}]);"
+        f"time.sleep(0.3); open({str(pids)!r}, 'w').write(str(other.pid)); time.sleep(60)"
+    )
+    try:
+        wait_for(lambda: pids.exists() and pids.read_text())
+    finally:
+        process.stop(0.3)
+    assert process.exit_code == -15
+    wait_for(lambda: not running(int(pids.read_text())))
+
+
+def running(pid: int) -> bool:
+    """Whether a process runs; one that ended and waits for its parent does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="only Linux pins processes to cores")
+def test_an_engine_runs_on_its_cores_and_leaves_the_client_where_it_was() -> None:
+    before = os.sched_getaffinity(0)
+    core = min(before)
+    process = python("import os; print(os.sched_getaffinity(0), os.environ['MARK'])", cpus={core}, env={"MARK": "here"})
+    try:
+        wait_for(lambda: process.exit_code == 0)
+        assert process.log.last_line() == f"{{{core}}} here"
+        assert os.sched_getaffinity(0) == before
+    finally:
+        process.stop(1)
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="only Linux pins processes to cores")
+def test_cores_the_machine_lacks_are_refused() -> None:
+    with pytest.raises(EngineError, match=r"no such cores: \[4000\]"), pinned({4000}):
+        pass
+
+
+def test_a_command_that_cannot_start_says_so() -> None:
+    with pytest.raises(EngineError, match="cannot start '/nowhere/vllm': No such file"):
+        Process(["/nowhere/vllm"], env={}, cpus=None)
+
+
+@pytest.mark.anyio
+async def test_an_engine_that_dies_before_it_is_ready_is_named_with_its_last_words() -> None:
+    process = python("print('out of memory'); raise SystemExit(9)")
+    refused = httpx.MockTransport(lambda _: httpx.Response(503))
+    try:
+        async with httpx.AsyncClient(transport=refused, base_url="http://engine") as client:
+            with pytest.raises(EngineError, match="exit code 9, last log line: out of memory"):
+                await wait_ready(client, "/health", 10, process)
+    finally:
+        process.stop(1)
+
+
+@pytest.mark.anyio
+async def test_an_engine_that_is_never_ready_is_given_its_time_and_no_more() -> None:
+    async with httpx.AsyncClient(transport=httpx.MockTransport(lambda _: httpx.Response(503))) as client:
+        with pytest.raises(EngineError, match=r"did not answer 200 within 0\.2 s"):
+            await wait_ready(client, "http://engine/health", 0.2, None)
+
+
+@pytest.mark.anyio
+async def test_a_server_in_the_place_of_a_dead_engine_is_not_taken_for_it() -> None:
+    process = python("raise SystemExit('address in use')")
+    try:
+        wait_for(lambda: process.exit_code is not None)
+        async with httpx.AsyncClient(transport=httpx.MockTransport(lambda _: httpx.Response(200))) as client:
+            with pytest.raises(EngineError, match="another server answers in its place"):
+                await wait_ready(client, "http://engine/health", 5, process)
+    finally:
+        process.stop(1)
+
+
+@pytest.mark.anyio
+async def test_settling_waits_for_two_quiet_looks_in_a_row() -> None:
+    answers = iter(["1.0", "0.0", "2.0", "0.0", "0.0"])
+    server = server_of(lambda _: httpx.Response(200, text=f"vllm:num_requests_running {next(answers)}\n"))
+    assert await server.quiet_counters() == ("vllm:num_requests_running 0.0\n", None)
+    assert next(answers, None) is None
+    await server.http.aclose()
+
+
+@pytest.mark.anyio
+async def test_unreadable_counters_are_none_and_never_called_idle() -> None:
+    server = server_of(lambda _: httpx.Response(501))
+    assert await server.counters() is None
+    assert await server.quiet_counters() == (None, "its counters could not be read")
+    await server.http.aclose()
+
+
+@pytest.mark.anyio
+async def test_sampling_keeps_series_and_slots_with_their_times() -> None:
+    slot = {"id": 0, "n_prompt_tokens_processed": 5, "n_prompt_tokens_cache": 0, "is_processing": True}
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        if request.url.path == "/slots":
+            return httpx.Response(200, json=[slot | {"next_token": [{"n_decoded": 2}]}])
+        return httpx.Response(200, text="llamacpp:requests_processing 1\n")
+
+    server = server_of(answer, "llamacpp")
+    async with server.watched(lambda: 42) as seen:
+        while not seen.slots:  # noqa: ASYNC110 - the sampler tells nobody
+            await asyncio.sleep(0.01)
+    await server.http.aclose()
+    assert seen.rows == [[42, 1, None, None, None, None]]
+    assert seen.slots == [[42, [[0, 5, 0, 2]]]]
+    head, line = seen.samples().splitlines()
+    assert head.startswith(
+        '{"format":"genreport-samples/1","period_us":500000,"series":["llamacpp:requests_processing"'
+    )
+    assert line == "[42,1.0,null,null,null,null]"
+    assert seen.busy_slots() == '{"format":"genreport-slots/1"}\n[42,[[0,5,0,2]]]\n'
+
+
+@pytest.mark.anyio
+async def test_a_server_that_does_not_calm_down_is_said_to_be_busy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_module, "SETTLE_S", 0.0)
+    busy = "vllm:num_requests_waiting 1.0\n"
+    server = server_of(lambda _: httpx.Response(200, text=busy))
+    text, wrong = await server.quiet_counters()
+    assert text == busy
+    assert wrong.startswith("still busy after 0 s")
+    await server.http.aclose()
+
+
+@pytest.mark.anyio
+async def test_hostile_answers_of_endpoints_are_kept_as_data_or_left_out() -> None:
+    pages = {
+        "/version": b'{"version": ["x"]}',
+        "/v1/models": b'{"data": [NaN, "\\ud800<script>"]}',
+        "/props": b"<html>",
+    }
+    transport = httpx.MockTransport(lambda request: httpx.Response(200, content=pages[request.url.path]))
+    async with httpx.AsyncClient(transport=transport, base_url="http://engine") as client:
+        assert await KINDS["vllm"].facts(client) == (
+            None,
+            {"/version": {"version": ["x"]}, "/v1/models": {"data": [None, "?<script>"]}},
+        )
+        assert (await KINDS["llamacpp"].facts(client))[0] is None
+
+
+@pytest.mark.anyio
+async def test_gpu_samples_are_the_drivers_csv_with_the_time_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = tmp_path / "nvidia-smi"
+    fake.write_text("#!/bin/sh\necho 'index, power.draw [W]'\necho '0, 71.20'\nexec sleep 60\n")
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    seen = Samples(())
+    task = asyncio.create_task(server_module._sample_gpus(seen, lambda: 7))
+    while len(seen.gpu) < 2:  # noqa: ASYNC110 - the sampler tells nobody
+        await asyncio.sleep(0.01)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert seen.gpu == ["t_us, index, power.draw [W]\n", "7, 0, 71.20\n"]
+
+
+def test_nothing_sampled_makes_no_file() -> None:
+    assert Samples(()).samples() == ""
+    assert Samples(()).busy_slots() == ""
+
+
+def test_a_log_that_holds_no_line_says_so(tmp_path: Path) -> None:
+    (tmp_path / "log").write_text("\n \n")
+    assert Log(tmp_path / "log").last_line() == "none"

@@ -1,0 +1,338 @@
+"""Whole rounds against a small server in a process of its own."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import platform
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from genreport import rounds
+from genreport.engines import server
+from genreport.errors import EngineError, PlanError, RoundError
+from genreport.plan import read_plan
+from genreport.progress import Silent
+from genreport.rounds import Level, Round
+from genreport.runner import run
+from genreport.session import steps
+
+FAKE = Path(__file__).with_name("fake_engine.py")
+CITED = {name: {"value": 1e10, "source": "data sheet"} for name in ("bandwidth", "flops")}
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "SETTLE_POLL_S", 0.01)
+
+
+@pytest.fixture
+def port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def engine(port: int, *options: str, **fields: Any) -> dict[str, Any]:
+    launch = {"command": [sys.executable, str(FAKE), str(port), *options], "ready_s": 10, "stop_s": 5}
+    plain = {"id": "fake", "kind": "vllm", "model": "tiny", "url": f"http://127.0.0.1:{port}", "vocabulary": 5000}
+    return plain | {"ceilings": CITED, "launch": launch} | fields
+
+
+def sweep(**fields: Any) -> dict[str, Any]:
+    test = {"id": "concurrency", "kind": "concurrency", "input": 8, "output": 5, "levels": [1, 4], "requests": 6}
+    return test | {"repeats": 2, "warmup": 2} | fields
+
+
+def plan_of(folder: Path, *engines: dict[str, Any], tests: list[dict[str, Any]] | None = None) -> Path:
+    path = folder / "plan.yaml"
+    path.write_text(yaml.safe_dump({"plan": 1, "seed": 3, "engines": list(engines), "tests": tests or [sweep()]}))
+    return path
+
+
+def measured(plan: Path, out: Path, **options: Any) -> Round:
+    run(plan, out, progress=options.pop("progress", None) or Silent(), **options)
+    return Round(out)
+
+
+def texts(folder: Path) -> Iterator[tuple[str, str]]:
+    for file in sorted(folder.rglob("*")):
+        if file.is_file():
+            data = file.read_bytes()
+            yield file.name, (gzip.decompress(data) if file.suffix == ".gz" else data).decode()
+
+
+def stored(folder: Path) -> dict[str, bytes]:
+    return {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+
+
+def listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def failures(found: Round, level: Level) -> list[str]:
+    return [request.failure.kind for request in found.requests(level) if request.failure and not request.warmup]
+
+
+def test_a_plan_becomes_a_sealed_round_that_checks_clean(tmp_path: Path, port: int) -> None:
+    found = measured(plan_of(tmp_path, engine(port)), tmp_path / "round")
+    assert list(rounds.check(found.path)) == []
+    assert found.unsealed == []
+    assert not listens(port)
+    assert [level.path.removeprefix("levels/") for level in found.levels] == found.head.planned
+    for level in found.levels:
+        requests = found.requests(level)
+        assert [request.warmup for request in requests].count(True) == 2
+        assert all(request.usage.prompt_tokens == 8 and request.tokens == [1] * 5 + [0, 0] for request in requests)
+        assert level.facts.remarks == []
+        assert set(level.facts.files) == {
+            rounds.REQUESTS, rounds.BEFORE, rounds.AFTER, rounds.SAMPLES, rounds.ENGINE_LOG,
+        }  # fmt: skip
+
+
+def test_levels_are_interleaved_over_repeats(tmp_path: Path, port: int) -> None:
+    found = measured(plan_of(tmp_path, engine(port)), tmp_path / "round")
+    in_time = sorted(found.levels, key=lambda level: level.facts.origin_unix_us)
+    assert [(level.facts.level, level.facts.repeat) for level in in_time] == [
+        ("c1", 1),
+        ("c4", 1),
+        ("c1", 2),
+        ("c4", 2),
+    ]
+
+
+def test_counters_and_log_hold_exactly_the_measured_requests(tmp_path: Path, port: int) -> None:
+    found = measured(plan_of(tmp_path, engine(port)), tmp_path / "round")
+    for level in found.levels:
+        generated = [
+            float(line.split()[1])
+            for file in (rounds.BEFORE, rounds.AFTER)
+            for line in found.text(level.file(file)).splitlines()
+            if line.startswith("vllm:generation_tokens_total")
+        ]
+        assert generated[1] - generated[0] == 6 * 5
+        assert found.text(level.file(rounds.ENGINE_LOG)).count("served") == 6
+        assert level.facts.before_us < min(r.due_us for r in found.requests(level) if not r.warmup)
+        assert level.facts.after_us > max(r.end_us for r in found.requests(level))
+
+
+def test_a_launch_is_described_as_the_plan_wrote_it(tmp_path: Path, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_WORD", "expanded")
+    launch = engine(port, "--say", "${FAKE_WORD}")
+    found = measured(plan_of(tmp_path, launch, tests=[sweep(flags=["--gap-s", "0.002"])]), tmp_path / "round")
+    facts = found.launches["fake+concurrency/1"]
+    assert facts.command[-4:] == ["--say", "${FAKE_WORD}", "--gap-s", "0.002"]
+    assert (facts.test, facts.flags, facts.version) == ("concurrency", ["--gap-s", "0.002"], "9.9.9")
+    assert facts.endpoints["/v1/models"]["data"][0]["id"] == "tiny"
+    assert found.text(found.start_log_file("fake+concurrency/1")).startswith("KV cache size: 1,000 tokens")
+
+
+def test_every_engine_gets_the_same_prompts_and_no_level_the_same_twice(tmp_path: Path, port: int) -> None:
+    plan = read_plan(plan_of(tmp_path, engine(port), engine(port, id="other")))
+    one, two = ([step.seed for step in steps(group, plan.seed)] for group in plan.launches())
+    assert one == two
+    assert len(set(one)) == len(one)
+
+
+class Interrupts(Silent):
+    """Presses Ctrl-C when so many levels are done."""
+
+    def __init__(self, after: int, number: int = signal.SIGINT) -> None:
+        self.left, self.number = after, number
+
+    def level(self, key: str, requests: int, tokens: int) -> None:
+        self.left -= 1
+        if self.left < 0:
+            os.kill(os.getpid(), self.number)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_round_keeps_what_is_done_and_goes_on(tmp_path: Path, port: int, number: int) -> None:
+    plan, out = plan_of(tmp_path, engine(port)), tmp_path / "round"
+    with pytest.raises(KeyboardInterrupt):
+        measured(plan, out, progress=Interrupts(2, number))
+    assert not listens(port)
+    broken = Round(out)
+    assert not broken.sealed
+    assert len(broken.levels) == 2
+    before = {level.path: broken.bytes(level.facts_file) for level in broken.levels}
+    found = measured(plan, out, resume=True)
+    assert list(rounds.check(out)) == []
+    assert found.unsealed == []
+    assert {path: found.bytes(f"{path}/{rounds.FACTS}") for path in before} == before
+    assert sorted(found.launches) == ["fake/1", "fake/2"]
+
+
+def test_a_finished_round_is_never_measured_again(tmp_path: Path, port: int) -> None:
+    plan, out = plan_of(tmp_path, engine(port)), tmp_path / "round"
+    measured(plan, out)
+    before = stored(out)
+    measured(plan, out, resume=True)
+    assert stored(out) == before
+
+
+def test_an_engine_that_dies_in_a_level_is_started_again_for_the_next(tmp_path: Path, port: int) -> None:
+    found = measured(plan_of(tmp_path, engine(port, "--die-after", "10")), tmp_path / "round")
+    assert list(rounds.check(found.path)) == []
+    assert found.unsealed == []
+    in_time = sorted(found.levels, key=lambda level: level.facts.origin_unix_us)
+    assert [len(failures(found, level)) for level in in_time] == [0, 6 - 0, 0, 6 - 0]
+    assert set(failures(found, in_time[1])) <= {"connect", "stream", "protocol"}
+    assert any("the engine died: exit code -9, last log line: fatal" in text for text in in_time[1].facts.remarks)
+    assert in_time[1].file(rounds.AFTER) is None
+    assert [level.facts.launch for level in in_time] == ["fake/1", "fake/1", "fake/2", "fake/2"]
+
+
+def test_an_engine_that_keeps_dying_is_given_up_and_the_others_go_on(tmp_path: Path, port: int) -> None:
+    plan = plan_of(tmp_path, engine(port, "--die-after", "0"), engine(port, id="sound"))
+    out = tmp_path / "round"
+    with pytest.raises(EngineError, match=r"1 of 8 repeats were not measured: fake given up"):
+        measured(plan, out)
+    found = Round(out)
+    assert list(rounds.check(out)) == []
+    assert [level.facts.engine for level in found.levels] == ["fake"] * 3 + ["sound"] * 4
+
+
+def test_an_engine_that_is_never_ready_is_given_up_at_once(tmp_path: Path, port: int) -> None:
+    impatient = engine(port, "--never-ready")
+    impatient["launch"]["ready_s"] = 0.5
+    plan, out = plan_of(tmp_path, impatient, engine(port, id="sound")), tmp_path / "round"
+    with pytest.raises(EngineError, match=r"4 of 8 .* fake given up"):
+        measured(plan, out)
+    assert list(Round(out).launches) == ["sound/1"]
+    assert not listens(port)
+    sound = {name: data for name, data in stored(out).items() if name.startswith("levels/")}
+    with pytest.raises(EngineError, match="fake given up"):
+        measured(plan, out, resume=True)
+    assert {name: data for name, data in stored(out).items() if name.startswith("levels/")} == sound
+
+
+def test_a_taken_port_and_a_wrong_model_are_refused(tmp_path: Path, port: int) -> None:
+    said = Heard()
+    with pytest.raises(EngineError):
+        measured(plan_of(tmp_path, engine(port, model="other")), tmp_path / "one", progress=said)
+    assert any("fake: serves tiny, not other" in line for line in said.lines)
+    with socket.create_server(("127.0.0.1", port)):
+        said = Heard()
+        with pytest.raises(EngineError):
+            measured(plan_of(tmp_path, engine(port)), tmp_path / "two", progress=said)
+    assert any("something answers at" in line for line in said.lines)
+
+
+class Heard(Silent):
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def say(self, line: str) -> None:
+        self.lines.append(line)
+
+
+def test_secrets_and_paths_of_the_machine_reach_no_file(
+    tmp_path: Path, port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_API_KEY", "hush-hush-4711")
+    secretive = engine(port, "--key", "${FAKE_API_KEY}", "--say", "${FAKE_API_KEY}", api_key_env="FAKE_API_KEY")
+    secretive["launch"]["env"] = {"OTHER_TOKEN": "very-private-0815"}
+    out = tmp_path / "round"
+    found = measured(plan_of(tmp_path, secretive), out)
+    assert all(not failures(found, level) for level in found.levels)
+    logs = found.text(found.levels[0].file(rounds.ENGINE_LOG))
+    assert "served" in logs
+    hidden = ["hush-hush", "very-private", "/home/someone", str(tmp_path), str(FAKE.parent), sys.prefix]
+    hidden += [name for name in [platform.node()] if len(name) > 2 and name != "localhost"]
+    for name, text in texts(out):
+        assert [word for word in hidden if word in text] == [], name
+
+
+@pytest.fixture
+def running(port: int, tmp_path: Path) -> Iterator[Path]:
+    log = tmp_path / "running.log"
+    with log.open("w") as output:
+        child = subprocess.Popen([sys.executable, str(FAKE), str(port), "--key", "k-e-y"], stdout=output)
+    try:
+        while not listens(port):
+            assert child.poll() is None
+        yield log
+    finally:
+        child.kill()
+        child.wait()
+
+
+def test_a_server_that_runs_already_is_measured_with_its_log_and_left_alone(
+    tmp_path: Path, port: int, running: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_API_KEY", "k-e-y")
+    there = engine(port, api_key_env="FAKE_API_KEY", log_path=str(running), ceilings=None)
+    del there["launch"], there["ceilings"]
+    found = measured(plan_of(tmp_path, there), tmp_path / "round")
+    assert list(rounds.check(found.path)) == []
+    facts = found.launches["fake/1"]
+    assert (facts.command, facts.flags, facts.env) == (None, [], {})
+    assert found.text(found.start_log_file("fake/1")).startswith("KV cache size")
+    assert all(found.text(level.file(rounds.ENGINE_LOG)).count("served") == 6 for level in found.levels)
+    assert listens(port)
+
+
+def test_a_server_out_of_reach_is_given_up(tmp_path: Path, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("genreport.session.REACH_S", 0.1)
+    nowhere = engine(port)
+    del nowhere["launch"]
+    said = Heard()
+    with pytest.raises(EngineError, match="4 of 4"):
+        measured(plan_of(tmp_path, nowhere), tmp_path / "round", progress=said)
+    assert "did not answer 200 within 0.1 s" in said.lines[0]
+
+
+def test_a_plain_server_is_measured_without_counters(tmp_path: Path, port: int) -> None:
+    plain = engine(port, kind="openai", prompt="ids")
+    found = measured(plan_of(tmp_path, plain, tests=[sweep(repeats=1)]), tmp_path / "round")
+    assert list(rounds.check(found.path)) == []
+    assert all(set(level.facts.files) == {rounds.REQUESTS, rounds.ENGINE_LOG} for level in found.levels)
+
+
+def test_a_setting_of_null_takes_a_field_out_of_the_request(tmp_path: Path, port: int) -> None:
+    bare = engine(port, sampling={"ignore_eos": None, "top_k": 1})
+    found = measured(plan_of(tmp_path, bare, tests=[sweep(repeats=1)]), tmp_path / "round")
+    assert found.levels[0].facts.sampling == {"temperature": 0, "ignore_eos": None, "top_k": 1}
+
+
+def test_nothing_is_written_for_a_plan_with_mistakes(tmp_path: Path, port: int) -> None:
+    plan = plan_of(tmp_path, engine(port, kind="vlm"))
+    with pytest.raises(PlanError):
+        measured(plan, tmp_path / "round")
+    assert not (tmp_path / "round").exists()
+
+
+def test_a_folder_that_holds_something_is_never_written_into(tmp_path: Path, port: int) -> None:
+    plan, out = plan_of(tmp_path, engine(port)), tmp_path / "round"
+    out.mkdir()
+    (out / "mine.txt").write_text("x")
+    with pytest.raises(RoundError, match="neither a round nor empty"):
+        measured(plan, out)
+    (out / "mine.txt").unlink()
+    measured(plan, out)
+    with pytest.raises(RoundError, match="holds a round already"):
+        measured(plan, out)
+    plan.write_text(plan.read_text().replace("seed: 3", "seed: 4"))
+    with pytest.raises(RoundError, match="begun with another plan"):
+        measured(plan, out, resume=True)
+
+
+def test_a_round_does_not_go_on_on_another_machine(tmp_path: Path, port: int) -> None:
+    plan, out = plan_of(tmp_path, engine(port)), tmp_path / "round"
+    with pytest.raises(KeyboardInterrupt):
+        measured(plan, out, progress=Interrupts(1))
+    machine = json.loads((out / rounds.MACHINE).read_text())
+    (out / rounds.MACHINE).write_text(json.dumps(machine | {"cpu": "another"}))
+    with pytest.raises(RoundError, match="another machine"):
+        measured(plan, out, resume=True)
