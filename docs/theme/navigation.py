@@ -5,7 +5,7 @@ from __future__ import annotations
 from mkdocs.structure.nav import Section
 
 REPORTS = ("index", "concurrency", "ttft", "kv", "cliff", "head-to-head", "guide", "method", "sources", "evidence")
-MANUAL = ("method", "cli", "recipe", "format", "architecture", "performance")
+MANUAL = ("method", "how-to", "plan", "cli", "format", "provenance", "architecture", "performance", "compare")
 
 
 def on_nav(nav, config, files):
@@ -13,11 +13,10 @@ def on_nav(nav, config, files):
     pages = [item for item in nav.items if not isinstance(item, Section)]
     home = [page for page in pages if page.is_homepage]
     rounds = [_rounds(item) for item in nav.items if _folder(item) == "rounds"]
-    manual = sorted((page for page in pages if page not in home), key=lambda page: _rank(page, MANUAL))
+    manual = [page for page in pages if page not in home]
     others = [item for item in nav.items if isinstance(item, Section) and _folder(item) != "rounds"]
-    if manual or others:
-        others = [_section("Manual", [*manual, *others])]
-    nav.items = home + rounds + others
+    manual = sorted([*manual, *others], key=lambda item: _rank(item, MANUAL))
+    nav.items = home + rounds + ([_section("Manual", manual)] if manual else [])
     return nav
 
 
@@ -39,8 +38,9 @@ def _flat(item, parent):
 
 
 def _rank(item, order):
+    """Its place by the name of its folder in a round or in docs/, else of its file."""
     parts = _first_page(item).file.src_uri.removesuffix(".md").split("/")
-    name = parts[-2] if parts[-1] == "index" and len(parts) > 3 else parts[-1]
+    name = parts[min(2, len(parts) - 1)] if parts[0] == "rounds" else parts[0]
     known = [place for place, key in enumerate(order) if name == key or name.startswith(f"{key}-")]
     return (known[0] if known else len(order), name)
 

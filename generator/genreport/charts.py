@@ -34,7 +34,7 @@ INK, MUTED, GRID, PAPER = (
 # fallbacks of --gr-e1 … --gr-e8 for a specification shown without the site's style
 ENGINE_COLOURS = ("#0b66b0", "#b34700", "#00795a", "#a3408b", "#8a6500", "#4a58c4", "#287b8a", "#6b6f76")
 GROUP_COLOURS = ("#0b66b0", "#b34700", "#00795a", "#a3408b", "#8a6500", "#6b6f76")
-RAMP_COLOURS = ("#16857e", "#1c7aad", "#2f5fb8", "#5646ab", "#7a2a92", "#8a1256")
+RAMP_COLOURS = ("#137c76", "#1c7aad", "#2f5fb8", "#5646ab", "#7a2a92", "#8a1256")
 DASHES = ([1, 0], [6, 3], [2, 3])
 
 # everything a reader of a chart reads that does not come from a row
@@ -111,7 +111,9 @@ def ecdf(rows: Sequence[Row], *, alt: str | None = None) -> Chart | None:
     x, y = _percentile_axis(drawn), _seconds_axis(scale)
     colour = _colour("level", levels, _ramp(levels), legend=NARROW)
     named = [row for row in drawn if row["percentile"] in _NAMED]
-    line, points = (_base(rows, {"place": "number"}).encode(x=x, y=y, color=colour) for rows in (drawn, named))
+    # the many rows of the lines hold only what a line needs
+    slim = [{name: row[name] for name in ("level", "place", "value", "value_id")} for row in drawn]
+    line, points = (_base(rows, {"place": "number"}).encode(x=x, y=y, color=colour) for rows in (slim, named))
     layers = [
         line.encode(order="place:Q").mark_line(strokeWidth=2),
         points.mark_point(filled=True, size=44, opacity=1, cursor="pointer").encode(

@@ -90,7 +90,17 @@ def primitives(record: dict[str, Any]) -> dict[str, Any]:
         "cached_n": usage.get("cached_tokens"),
         "asked_input": record["asked_input"],
         "asked_output": record["asked_output"],
+        **_server_words(record["server"]),
     }
+
+
+def _server_words(server: dict[str, Any]) -> dict[str, float | None]:
+    """The server's own token count and duration of a request, where it stated them."""
+    timings, metrics = server.get("timings") or {}, server.get("metrics") or {}
+    parts = [timings.get("prompt_ms"), timings.get("predicted_ms")] if timings else [
+        metrics.get("time_to_first_token_ms"), metrics.get("generation_time_ms")]  # fmt: skip
+    known = all(part is not None for part in parts)
+    return {"server_n": timings.get("predicted_n"), "server_e2e_s": sum(parts) / 1e3 if known else None}
 
 
 def recompute(figure: Mapping[str, Any], evidence: Evidence, known: Mapping[str, Any]) -> Any:
@@ -106,7 +116,7 @@ def recompute(figure: Mapping[str, Any], evidence: Evidence, known: Mapping[str,
 def _input(given: Any, known: Mapping[str, Any]) -> Any:
     if isinstance(given, str):
         value = known[given]["value"]
-        return np.array(value) if isinstance(value, list) else value
+        return np.array(value) if isinstance(value, (list, tuple)) else value
     return np.array([known[i]["value"] for i in given], dtype=float)
 
 

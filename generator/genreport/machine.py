@@ -40,10 +40,11 @@ def cpu_set(cpus: str) -> set[int]:
     """The cores of a list such as "0-3,8"; ValueError says what is wrong with another text."""
     found: set[int] = set()
     for part in cpus.split(","):
-        first, _, last = part.strip().partition("-")
-        if not (first.isdecimal() and (last or first).isdecimal() and int(first) <= int(last or first) < 4096):
+        span = re.fullmatch(r"\s*([0-9]{1,4})(?:-([0-9]{1,4}))?\s*", part)
+        cores = range(int(span[1]), int(span[2] or span[1]) + 1) if span else range(0)
+        if not cores:
             raise ValueError(f"{cpus!r} is no list of cores such as 0 or 0-3,8")
-        found |= set(range(int(first), int(last or first) + 1))
+        found.update(cores)
     return found
 
 
@@ -211,7 +212,7 @@ def triad(threads: int, array_bytes: int) -> dict[str, Any]:
         raise ArithmeticError("the triad's result is wrong")
     moved = 24 * length * threads
     method = (
-        f"STREAM triad a = b + s*c with numpy in {threads} thread(s), three float64 arrays of {8 * length * threads} B each, "
+        f"STREAM triad a = b + s*c with numpy in {threads} thread(s), three float64 arrays of {8 * length * threads} B, "
         f"in blocks of {BLOCK} elements, so that the intermediate stays in cache; counted 2 reads and 1 write, 24 B an "
         f"element, no write-allocate; best of {len(times)}"
     )

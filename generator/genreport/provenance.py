@@ -24,6 +24,7 @@ MANIFEST_FORMAT = "genreport-provenance/1"
 # `text_s` (stamps of text events), `text_tokens` (at least 1 each), `choices_s`, `n` (the server's completion tokens, else
 # the sum of `text_tokens` where the record has counts), `prompt_n`, `asked_input`, `asked_output`, `sound` (no negative
 # gap and no event after the request's end), `ok` (no failure, sent, a text event, sound), `warmup`, `index`.
+# `server_n` and `server_e2e_s`: its own count and duration, from llama.cpp's `timings` or vLLM's `metrics`, else none.
 # A column with a list a row is flattened; a row whose value is none is left out of that column.
 COLUMNS: dict[str, str] = {
     "ttft_s": "text_s[0] - t0_s",
@@ -40,6 +41,8 @@ COLUMNS: dict[str, str] = {
     "tpot_or_0_s": "(text_s[-1] - text_s[0]) / (n - 1) if n > 1 else 0",
     "tokens_differ": "1 if sum(text_tokens) != n else 0",
     "prompt_differs": "1 if prompt_n != asked_input else 0",
+    "server_n_differs": "none if server_n == none else 1 if server_n != n else 0",
+    "server_e2e_later": "none if server_e2e_s == none else 1 if server_e2e_s > text_s[-1] - t0_s + 0.001 else 0",
 }
 MEASURED = "ok and not warmup"
 

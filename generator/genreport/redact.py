@@ -9,7 +9,8 @@ import getpass
 import os
 import platform
 import re
-from collections.abc import Iterable
+import socket
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,8 @@ PRIVATE = [
     "storage", "content", "projects", "Users", "Volumes", "private", "export", "run/media", "run/user", "run/mount",
     "var/tmp", "var/home", "var/folders", "var/www",
 ]  # fmt: skip
+# those of them that no web address is expected to hold: logs of several processes run into each other in a line
+NO_ROUTE = ["home", "root", "work", "workspace", "tmp", "opt", "mnt", "Users", "var/tmp"]
 # folders whose subfolders are named after people
 HOMES = {"home", "Users", "export/home", "var/home", "run/media", "run/user"}
 GENERIC = {
@@ -35,6 +38,7 @@ GENERIC = {
     "nobody", "daemon", "www-data", "localhost", "localdomain", "host", "server", "client", "machine", "vm",
     "docker", "container", "node", "none", "linux",
 }  # fmt: skip
+INTERNET = (socket.AF_INET, socket.AF_INET6)
 SHORTEST = 4  # a shorter secret is a placeholder, and would tear words apart
 
 COMPONENT = r"""[^\s\x00-\x1f\x7f/"'`<>|:;,()\[\]{}\\]"""
@@ -117,15 +121,16 @@ class Redactor:
         ]
 
 
-def _literal(texts: Iterable[str]) -> re.Pattern[str] | None:
-    longest_first = sorted(set(texts), key=len, reverse=True)
-    return re.compile("|".join([MARKERS, *map(re.escape, longest_first)])) if longest_first else None
+def _either(texts: Collection[str]) -> str:
+    return "|".join(map(re.escape, sorted(set(texts), key=lambda text: (-len(text), text))))
 
 
-def _whole(names: Iterable[str]) -> re.Pattern[str] | None:
-    longest_first = sorted(set(names), key=len, reverse=True)
-    words = "|".join(map(re.escape, longest_first))
-    return re.compile(rf"{MARKERS}|(?<![\w-])(?:{words})(?![\w-])") if longest_first else None
+def _literal(texts: Collection[str]) -> re.Pattern[str] | None:
+    return re.compile(f"{MARKERS}|{_either(texts)}") if texts else None
+
+
+def _whole(names: Collection[str]) -> re.Pattern[str] | None:
+    return re.compile(rf"{MARKERS}|(?<![\w-])(?:{_either(names)})(?![\w-])") if names else None
 
 
 def _outside_markers(pattern: re.Pattern[str] | None, new: str, text: str) -> str:
@@ -151,7 +156,7 @@ def _users() -> set[str]:
 
 
 def _telling(name: str) -> bool:
-    return len(name) > 2 and name.lower() not in GENERIC and not name.isdigit()
+    return len(name) > 2 and name.lower() not in GENERIC and not name.isdigit() and " " not in name
 
 
 def _own_folders() -> list[str]:
@@ -162,11 +167,11 @@ def _own_folders() -> list[str]:
 
 def _paths(folders: Iterable[str]) -> re.Pattern[str]:
     """One pattern for everything that looks like a path, in the order that decides what is kept."""
-    private = "|".join(re.escape(f) for f in sorted({*PRIVATE, *folders} - {""}, key=len, reverse=True))
-    system = "|".join(re.escape(f) for f in SYSTEM)
+    private, no_route = (_either({*known, *folders} - {""}) for known in (PRIVATE, NO_ROUTE))
+    system = _either(SYSTEM)
     return re.compile(
         rf"(?P<kept>{PATH}(?:/{COMPONENT}++(?!/))?"
-        rf"|https?://[^\s/\"'<>?]++(?:/(?:(?!\?){COMPONENT}|:)*+)*+)"
+        rf"|https?://[^\s/\"'<>?]++(?:/(?!(?:{no_route})/)(?:(?!\?){COMPONENT}|:)*+)*+)"
         rf"|(?<![\w./-])/++(?P<bare>{private})(?![\w.+@/-])"
         rf"|/(?P<root>{private})(?P<rest>(?:/+{COMPONENT}*+)++)"
         rf"|(?P<system>/(?:{system})(?![\w.+@-])(?:/(?!\.\.){COMPONENT}*+)*+)"

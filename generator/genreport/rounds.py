@@ -16,6 +16,7 @@ import gzip
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -343,8 +344,13 @@ def _write_whole(path: Path, data: bytes) -> None:
     partial.replace(path)
 
 
+_NUMBERS = re.compile(r"\[\s+([-\d.,\se+]+?)\s+\]")
+
+
 def _dump(record: Record) -> bytes:
-    return (json.dumps(record.model_dump(mode="json"), indent=1, ensure_ascii=False) + "\n").encode()
+    """Indented, a list of numbers on one line, so that a line holds what a reader looks for."""
+    text = json.dumps(record.model_dump(mode="json"), indent=1, ensure_ascii=False)
+    return (_NUMBERS.sub(lambda found: f"[{' '.join(found[1].split())}]", text) + "\n").encode()
 
 
 def _json(path: Path, where: str) -> dict[str, Any]:

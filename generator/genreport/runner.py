@@ -99,14 +99,16 @@ class Recording:
             raise RoundError("was begun on another machine", where=str(self.round.path), cure="name another --out")
 
     def _ceilings(self) -> dict[str, dict[str, Ceiling]]:
-        measured: dict[tuple[str | None, str], dict[str, Ceiling]] = {}
+        """Each engine's, measured once for the same cores, so that engines on them share one ceiling."""
+        measured: dict[tuple[str | None, bool], dict[str, Ceiling]] = {}
         found = {}
         for engine in self.acting.engines:
-            cores = (engine.launch and engine.launch.cpus, engine.precision or "fp32")
-            if _measures(engine) and cores not in measured:
-                self.sink.progress.say(f"measuring the ceilings of {engine.id}")
-                measured[cores] = measure_ceilings(*cores)
-            found[engine.id] = _ceilings_of(engine, measured.get(cores, {}))
+            cpus, dtype = engine.launch and engine.launch.cpus, engine.precision or "fp32"
+            key = cpus, dtype in ("fp32", "float32")  # any other type is judged by fp32 products, as a lower bound
+            if _measures(engine) and key not in measured:
+                self.sink.progress.say(f"measuring the ceilings of core {cpus}" if cpus else "measuring the ceilings")
+                measured[key] = measure_ceilings(cpus, dtype)
+            found[engine.id] = _ceilings_of(engine, measured.get(key, {}))
         return found
 
     def measure(self) -> None:

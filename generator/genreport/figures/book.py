@@ -93,7 +93,7 @@ class Book:
     def _given(self, alias: str, ids: str | tuple[str, ...]) -> Any:
         for q in map(self.ledger.__getitem__, self._ids({alias: ids})):
             if q.missing:
-                raise Absent(q.reason if q.reason.startswith("no ") else f"no {alias.replace('_', ' ')}: {q.reason}")
+                raise Absent(q.reason)
         if isinstance(ids, str):
             return np.array(values(self.ledger[ids])) if isinstance(self.value(ids), tuple) else self.value(ids)
         if not ids:

@@ -188,7 +188,7 @@ def _ceilings(book: Book, scope: str, engine: EngineView) -> None:
             book.missing(f"{scope}.{figure}", unit, "field", f"no ceiling of {name} was measured or cited")
             continue
         notes = [
-            *(["measured_ceiling"] if ceiling.source == "measured" else ["cited_ceiling"]),
+            *(["measured_ceiling"] if ceiling.source.startswith("measured") else ["cited_ceiling"]),
             *(["lower_bound"] if ceiling.lower_bound else []),
         ]
         book.pointer(f"{scope}.{figure}", unit, MACHINE, f"/ceilings/{escaped}/{name}/value", notes=notes)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+import numpy as np
+
 from genreport.errors import RoundError
 from genreport.figures.book import Absent, Book
 from genreport.figures.layout import LevelView
@@ -189,6 +191,20 @@ def _row_checks(book: Book, level: LevelView) -> None:
     differ = (frame["prompt_n"] != frame["asked_input"]).to_numpy() if known else None
     reason = "the server states no prompt tokens" if some else "no request completed"
     _differences(book, f"{level.id}.check.prompt_tokens", "sum(prompt_differs)", level, differ, reason)
+    _server_checks(book, level)
+
+
+def _server_checks(book: Book, level: LevelView) -> None:
+    """Requests whose server counts other tokens, or claims more time than the client saw pass (1 ms allowed)."""
+    frame = level.measured.rows
+    n, e2e = frame["server_n"].to_numpy(float), frame["server_e2e_s"].to_numpy(float)
+    later = e2e > level.measured.e2el_s.values + 0.001 if len(frame) else e2e
+    for name, formula, known, differ in (
+        ("server_tokens", "sum(server_n_differs)", ~np.isnan(n), n != frame["n"].to_numpy(float)),
+        ("server_time", "sum(server_e2e_later)", ~np.isnan(e2e), later),
+    ):
+        found = differ & known if known.any() else None
+        _differences(book, f"{level.id}.check.{name}", formula, level, found, "the server states none of its own")
 
 
 def _differences(book: Book, id: str, formula: str, level: LevelView, differ, reason: str) -> None:

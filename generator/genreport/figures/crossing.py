@@ -9,6 +9,8 @@ import numpy as np
 from genreport.figures.book import Absent, Book
 from genreport.figures.layout import LevelView, TestView
 
+WALLS = "crossings_linear_logx(c, mbu, mfu)[0]"
+
 
 def crossings(c: Sequence[float], xa: Sequence[float], xb: Sequence[float]) -> list[float]:
     """Every C at which two curves meet, log–log linear between levels; a tie at a level counts. Never extrapolated."""
@@ -97,8 +99,12 @@ def _step(book: Book, id: str, baseline: str, challenger: str) -> None:
 def enter_walls(book: Book, scope: str, levels: Sequence[LevelView]) -> None:
     """The C at which the share of bandwidth falls below the share of FLOP/s."""
     measured = [level for level in levels if book.value(f"{level.id}.mbu") and book.value(f"{level.id}.mfu")]
+    if not measured:
+        lacking = [q.reason for level in levels for name in ("mbu", "mfu") if (q := book[f"{level.id}.{name}"]).missing]
+        book.missing(f"{scope}.walls_cross", "1", WALLS, lacking[0] if lacking else "both shares are zero")
+        return
     c, mbu, mfu = ([f"{level.id}.{name}" for level in measured] for name in ("concurrency", "mbu", "mfu"))
-    book.derive(f"{scope}.walls_cross", "1", "crossings_linear_logx(c, mbu, mfu)[0]", _walls, n=len(measured),
+    book.derive(f"{scope}.walls_cross", "1", WALLS, _walls, n=len(measured),
                 c=c, mbu=mbu, mfu=mfu)  # fmt: skip
 
 

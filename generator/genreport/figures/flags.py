@@ -61,8 +61,8 @@ def _falls(book: Book, id: str, before: str) -> Flag | None:
 
 
 def _checks(book: Book, id: str) -> Iterator[Flag]:
-    for name in ("tokens_sum", "prompt_tokens", "stamps", "engine_requests", "engine_prompt_tokens",
-                 "engine_generation_tokens"):  # fmt: skip
+    for name in ("tokens_sum", "prompt_tokens", "server_tokens", "server_time", "stamps", "engine_requests",
+                 "engine_prompt_tokens", "engine_generation_tokens"):  # fmt: skip
         if book.value(f"{id}.check.{name}"):
             yield Flag(id, "check", (f"{id}.check.{name}",), {"check": name})
 

@@ -197,6 +197,8 @@ def table(file: str, requests: Sequence[Request]) -> Table:
             "asked_output": [r.asked_output for r in requests],
             "counted": np.array([r.tokens is not None for r in requests], dtype=bool),
             "usage": np.array([r.usage is not None and r.usage.completion_tokens is not None for r in requests], bool),
+            "server_n": [_known(_timings(r).get("predicted_n")) for r in requests],
+            "server_e2e_s": [_server_e2e(r) for r in requests],
             "first_choices_s": _first(stamps[choice] / 1e6, row[choice], len(requests)),
         }
     )
@@ -216,6 +218,19 @@ def _n(request: Request, counted: float) -> float:
     """Completion tokens: the server's word, else the sum of per-event counts, else unknown."""
     stated = request.usage.completion_tokens if request.usage else None
     return stated if stated is not None else counted if request.tokens is not None else np.nan
+
+
+def _timings(request: Request) -> dict:
+    """What llama.cpp says of a request it served."""
+    return request.server.get("timings") or {}
+
+
+def _server_e2e(request: Request) -> float:
+    """The server's own duration of a request: prefill and decode (llama.cpp), or to the last token (vLLM)."""
+    stated = _timings(request)
+    names = ("prompt_ms", "predicted_ms") if stated else ("time_to_first_token_ms", "generation_time_ms")
+    stated = stated or request.server.get("metrics") or {}
+    return sum(_known(stated.get(name)) for name in names) / 1e3
 
 
 def _known(value: float | None) -> float:

@@ -14,6 +14,7 @@ USL_LEVELS = 5
 # a fitted parameter below this is a bound the solver came close to, not an effect
 USL_ZERO = 1e-9
 KNEE_ELASTICITY = 0.5
+CURVE_STEPS = 24
 
 
 def efficiency(x: float, c: float, x1: float) -> float:
@@ -130,3 +131,14 @@ def _usl(book: Book, scope: str, c: list[str], x: list[str]) -> None:
     model = "lam * c / (1 + sigma * (c - 1) + kappa * c * (c - 1))"
     book.derive(id("residual"), "share", f"sqrt(mean((x - {model}) ** 2)) / mean(x)", usl_residual, n=len(c),
                 lam=id("lambda"), c=c, x=x, **shape)  # fmt: skip
+    _usl_curve(book, scope, model)
+
+
+def _usl_curve(book: Book, scope: str, model: str) -> None:
+    """The fitted curve from C = 1 to the last level, evenly in log C, for the chart of the fit."""
+    steps = [k / CURVE_STEPS for k in range(CURVE_STEPS + 1)]
+    book.derive(f"{scope}.usl_grid", "1", f"exp(log(cmax) * {steps})", lambda cmax: np.exp(np.log(cmax) * np.array(steps)),
+                cmax=f"{scope}.cmax")  # fmt: skip
+    fit = {name: f"{scope}.usl_{of}" for name, of in (("lam", "lambda"), ("sigma", "sigma"), ("kappa", "kappa"))}
+    book.derive(f"{scope}.usl_curve", "tok/s", model, lambda c, lam, sigma, kappa: lam * c / (
+        1 + sigma * (c - 1) + kappa * c * (c - 1)), c=f"{scope}.usl_grid", **fit)  # fmt: skip

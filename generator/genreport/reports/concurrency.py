@@ -86,6 +86,8 @@ def _charts(figures: Figures, sweeps: list[Sweep]) -> Drawn:
         "itl": charts.latency(rows.percentiles(levels, "itl", PERCENTILES), "ITL"),
         "e2el": charts.latency(rows.percentiles(levels, "e2el", PERCENTILES), "E2EL"),
     }
+    fits = rows.usl_curves((sweep.engine, sweep.levels[0].rpartition(".")[0]) for sweep in sweeps)
+    drawn["usl"] = charts.usl(rows.over_load(levels, "output_throughput"), fits) if fits else None
     for sweep in sweeps:
         drawn[f"ecdf.{sweep.engine}"] = charts.ecdf(rows.ecdf([(sweep.engine, level) for level in sweep.levels]))
         drawn[f"walls.{sweep.engine}"] = charts.walls(rows.walls(sweep.engine, sweep.levels), sweep.walls)

@@ -73,6 +73,21 @@ class RowMaker:
                     found.append(self._value(q) | {"engine": engine, "colour": self.colours[engine], "group": group})
         return found
 
+    def usl_curves(self, engines: Iterable[tuple[str, str]]) -> list[Row]:
+        """The fitted curve of each (engine, scope of its sweep)."""
+        found = []
+        for engine, scope in engines:
+            grid, curve = (self.figures.ledger.get(f"{scope}.usl_{name}") for name in ("grid", "curve"))
+            if curve is None or curve.missing:
+                continue
+            for k, (c, x) in enumerate(zip(grid.value, curve.value, strict=True)):
+                found.append({
+                    "engine": engine, "colour": self.colours[engine], "shown": shown(x, curve.unit),
+                    "concurrency": c, "concurrency_id": f"{grid.id}[{k}]", "value": x, "value_id": f"{curve.id}[{k}]",
+                    "href": derivation_href(curve.id),
+                })  # fmt: skip
+        return found
+
     def ecdf(self, levels: Levels) -> list[Row]:
         """Each level's ITL at every quantile of the grid."""
         found = []

@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from genreport.errors import BuildError
 from genreport.places import MANIFEST, SOURCES
@@ -27,6 +28,7 @@ from genreport.rounds import Round
 from genreport.site import bundle, stamp
 
 ADDRESS = "127.0.0.1:8000"
+POLL_S = 1.0
 LEFT_OUT = shutil.ignore_patterns("rounds", "vega.js", "__pycache__", ".*")
 
 
@@ -90,19 +92,52 @@ def build(
 def serve(
     rounds: Sequence[Round], pages: Pages, *, address: str = ADDRESS, home: Path | None = None, index: str | None = None
 ) -> int:
-    """Previews the rounds with reload until interrupted: from the checkout's docs/, else from a temporary copy."""
+    """Previews the rounds until interrupted; a changed template, page or evidence file is shown at once.
+
+    In a checkout MkDocs serves its own docs/, elsewhere a temporary copy.
+    """
     home = home or checkout()
-    with tempfile.TemporaryDirectory(prefix=".genreport-", dir=home) as staging:
+    with tempfile.TemporaryDirectory(prefix=".genreport-", dir=home) as folder:
+        root = home or Path(folder)
+        watched = _Watched(rounds)
+        _refresh(Path(folder), root, rounds, pages, index)
+        server = subprocess.Popen([*_mkdocs(), "serve", "--dev-addr", address], cwd=root, env=_environment())
+        try:
+            while server.poll() is None:
+                time.sleep(POLL_S)
+                if watched.changed():
+                    _refresh(Path(folder), root, [Round(found.path) for found in rounds], pages, index)
+        except KeyboardInterrupt:
+            server.terminate()
+        return server.wait()
+
+
+def _refresh(folder: Path, root: Path, rounds: Sequence[Round], pages: Pages, index: str | None) -> None:
+    """Writes the docs anew beside those being served, then puts the rounds in place."""
+    with tempfile.TemporaryDirectory(dir=folder) as staging:
         stage = Path(staging)
         write_docs(stage, rounds, pages, index)
-        if home is not None:
-            _publish_docs(stage, home)
-        try:
-            return subprocess.run(
-                [*_mkdocs(), "serve", "--dev-addr", address], cwd=home or stage, env=_environment(), check=False
-            ).returncode
-        except KeyboardInterrupt:
-            return 0
+        if not (root / "mkdocs.yml").exists():
+            shutil.copy(stage / "mkdocs.yml", root / "mkdocs.yml")
+            shutil.copytree(stage / "docs", root / "docs")
+        else:
+            _publish_docs(stage, root)
+
+
+class _Watched:
+    """The files of rounds and templates, by their times."""
+
+    def __init__(self, rounds: Sequence[Round]) -> None:
+        self.folders = [resources() / "templates", *(found.path for found in rounds)]
+        self.seen = self._times()
+
+    def changed(self) -> bool:
+        before, self.seen = self.seen, self._times()
+        return before != self.seen
+
+    def _times(self) -> dict[Path, int]:
+        files = (file for folder in self.folders for file in folder.rglob("*") if file.is_file())
+        return {file: file.stat().st_mtime_ns for file in files}
 
 
 def write_docs(
@@ -148,16 +183,20 @@ def resources() -> Path:
 
 
 def _round_list(rounds: Sequence[Round]) -> str:
-    items = "".join(f"- [{html.escape(found.name)}]({found.name}/index.md)\n" for found in rounds)
+    items = "".join(f"- [{html.escape(found.name)}]({quote(found.name)}/index.md)\n" for found in rounds)
     return f"---\ntitle: Rounds\n---\n\n# Rounds\n\n{items}"
 
 
 def _mkdocs_build(stage: Path, rounds: Sequence[Round]) -> None:
-    """One process for MkDocs: its logging, warnings and working directory stay its own."""
-    command = [*_mkdocs(), "build", "--strict", "--quiet", "--site-dir", str(stage.resolve() / "site")]
+    """One process for MkDocs: its logging, warnings and working directory stay its own.
+
+    Never with --quiet, under which --strict counts no warning.
+    """
+    command = [*_mkdocs(), "build", "--strict", "--site-dir", str(stage.resolve() / "site")]
     done = subprocess.run(command, cwd=stage, env=_environment(rounds), capture_output=True, text=True, check=False)
     if done.returncode:
-        said = [line for line in (done.stderr + done.stdout).splitlines() if line.strip()] or ["no message"]
+        lines = [line.strip() for line in (done.stderr + done.stdout).splitlines() if line.strip()]
+        said = [line for line in lines if line.startswith(("WARNING", "ERROR"))] or lines[-3:] or ["no message"]
         raise BuildError("; ".join(said[:5]), where="mkdocs", cure="the old site stays")
 
 

@@ -9,7 +9,7 @@ from decimal import Decimal
 from pathlib import Path
 
 from genreport.places import FIGURES, derivation_group, derivation_href, listing_href
-from genreport.provenance import COLUMNS, Ledger, Line, Lines, Pointer, Quantity, Rows, Samples, Source
+from genreport.provenance import COLUMNS, Ledger, Line, Lines, Pointer, Quantity, Rows, Samples, Source, Tally
 from genreport.site import shell
 from genreport.site.listings import Listed
 
@@ -50,11 +50,14 @@ def _write(round_name, folder, templates, name, here, count, body, kind) -> None
 
 def _index(groups: dict[str, list[Quantity]]) -> str:
     items = "".join(
-        f'<li><a href="{_attr(derivation_href(found[0].id).partition("/")[2].partition("#")[0])}">{_esc(group)}</a> '
-        f'<span class="n">{len(found):,}</span></li>\n'
+        f'<li><a href="{_attr(_page_of(found[0].id))}">{_esc(group)}</a> <span class="n">{len(found):,}</span></li>\n'
         for group, found in groups.items()
     )
     return f'<ul class="gr-def">\n{items}</ul>'
+
+
+def _page_of(id: str) -> str:
+    return derivation_href(id).removeprefix(f"{FIGURES}/").partition("#")[0]
 
 
 def entry(q: Quantity, ledger: Ledger, hashes: dict[str, str]) -> str:
@@ -152,6 +155,8 @@ def _source(source: Source, hashes: dict[str, str]) -> str:
             return f"{where}<br>{_code(f'{source.count:,} lines that match', source.pattern)}"
         case Pointer():
             return f"{_place(source.file, source.line, hashes)} {_code('field', source.pointer)}"
+        case Tally():
+            return f"{_code('count of', source.what)} in this manifest"
         case Samples():
             return f"{_range(source.file, *source.lines, hashes)} {_code('series', source.series)}"
 

@@ -149,9 +149,10 @@ def sources_index(round_name: str, listed: list[Listed]) -> str:
         folders.setdefault(_section(entry.file), []).append(entry)
     total = sum(entry.bytes for entry in listed)
     head = (
-        f"---\ntitle: Sources\n---\n\n# Sources\n\nEvery file of `{round_name}` as recorded: {len(listed):,} files, "
-        f"{total:,} bytes. A name opens its lines; each line has an address. The figures computed from them are in the "
-        "[index of derivations](../figures/index.html), and as data in [provenance.json](../provenance.json).\n"
+        f"---\ntitle: Sources\n---\n\n# Sources\n\nEvery file of <code>{html.escape(round_name)}</code> as recorded: "
+        f"{len(listed):,} files, {total:,} bytes. A name opens its lines; each line has an address. "
+        "The figures computed from them are in the [index of derivations](../figures/index.html), "
+        "and as data in [provenance.json](../provenance.json).\n"
     )
     return head + "".join(_table(name, folders[name]) for name in sorted(folders, key=_section_order))
 

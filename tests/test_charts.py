@@ -1,0 +1,221 @@
+"""Charts: what a specification holds, says and never does."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from genreport import charts
+from genreport.provenance import Line, Quantity
+
+ASSETS = Path(__file__).parents[1] / "docs" / "assets"
+LEVELS = (1, 2, 4, 8)
+
+
+def rows(engine="vllm", colour="1", values=(30.0, 60.0, 110.0, 180.0), **more):
+    return [
+        {
+            "engine": engine, "colour": colour, "level": f"c{c}", "flag": "", "concurrency": c,
+            "concurrency_id": f"t.{engine}.c{c}.concurrency", "value": value, "value_id": f"t.{engine}.c{c}.x",
+            "shown": f"{value:g} tok/s", "href": f"sources/{engine}/c{c}.html#L3", **more,
+        }
+        for c, value in zip(LEVELS, values, strict=True)
+    ]  # fmt: skip
+
+
+def crossing(value=5.5):
+    return Quantity("pair.t.a.b.cross1", value, "requests", "x", sources=(Line("f", 1, "x"),))
+
+
+def curve(engine="vllm", level="c1"):
+    shares = ("0", "0.5", "0.9", "0.99", "1")
+    return [
+        {
+            "engine": engine, "colour": "1", "level": level, "share": share, "value": 0.01 * (k + 1),
+            "value_id": f"t.{engine}.{level}.itl_ecdf[{k}]", "shown": f"{10 * (k + 1)} ms", "href": "figures/x.html#y",
+        }
+        for k, share in enumerate(shares)
+    ]  # fmt: skip
+
+
+def every_chart():
+    both = rows() + rows("llama", "2", (60.0, 80.0, 95.0, 100.0))
+    bytes_ = [r | {"group": group} for group in ("embedding", "mlp") for r in both if r["level"] == "c1"]
+    return [
+        charts.throughput(both, crossings=[crossing()]),
+        charts.efficiency(both),
+        charts.attainment(both),
+        charts.latency([r | {"percentile": p} for p in ("p50", "p99") for r in both], "TTFT"),
+        charts.floor([r | {"measure": m} for m in ("floor", "ITL p50") for r in both]),
+        charts.ecdf(curve() + curve(level="c2")),
+        charts.walls([r | {"wall": w} for w in ("MBU", "MFU") for r in rows()], crossing()),
+        charts.ratio([{k: v for k, v in r.items() if k != "engine"} for r in rows()], "vllm", "llama"),
+        charts.byte_account(bytes_),
+        charts.usl(both, rows(values=(31.0, 58.0, 108.0, 181.0))),
+    ]
+
+
+def drawn_rows(spec):
+    stack = [spec]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, dict):
+            for found in node.get("datasets", {}).values():
+                yield from found
+            if isinstance(node.get("data"), dict):
+                yield from node["data"].get("values", [])
+            stack += [value for key, value in node.items() if key != "datasets"]
+        elif isinstance(node, list):
+            stack += node
+
+
+@pytest.mark.parametrize("chart", every_chart(), ids=lambda chart: chart.name)
+def test_every_number_in_a_chart_names_its_figure(chart):
+    numbers = [
+        (name, row)
+        for row in drawn_rows(chart.spec)
+        for name, value in row.items()
+        if isinstance(value, (int, float)) and not isinstance(value, bool)
+    ]
+    assert numbers
+    assert all(f"{name}_id" in row for name, row in numbers)
+
+
+@pytest.mark.parametrize("chart", every_chart(), ids=lambda chart: chart.name)
+def test_no_chart_computes_a_number_in_the_browser(chart):
+    assert '"transform"' not in json.dumps(chart.spec)
+    assert "NaN" not in json.dumps(chart.spec)
+
+
+@pytest.mark.parametrize("chart", every_chart(), ids=lambda chart: chart.name)
+def test_every_chart_fits_its_container_and_says_itself_in_words(chart):
+    assert chart.spec["width"] == "container"
+    assert chart.spec["description"] == chart.alt
+    assert chart.spec["usermeta"]["title"]
+
+
+def test_the_same_rows_give_the_same_specification():
+    assert [chart.spec for chart in every_chart()] == [chart.spec for chart in every_chart()]
+
+
+def test_the_words_of_a_chart_hold_its_numbers_and_its_flags():
+    flagged = rows()
+    flagged[2]["flag"] = "short outputs"
+    assert "110 tok/s at C = 4 (flagged)" in charts.throughput(flagged).alt
+
+
+def test_given_words_take_the_place_of_composed_ones():
+    assert charts.throughput(rows(), alt="as said").alt == "as said"
+
+
+def test_a_chart_without_a_value_is_no_chart():
+    empty = rows()
+    for row in empty:
+        row["value"] = None
+    assert charts.throughput(empty) is None
+    assert charts.ecdf([]) is None
+    assert charts.byte_account([]) is None
+
+
+def test_a_missing_level_is_left_out_of_the_line():
+    gap = rows()
+    gap[1]["value"] = None
+    spec = charts.throughput(gap).spec
+    assert {row["concurrency"] for row in drawn_rows(spec) if "value" in row} == {1, 4, 8}
+
+
+def test_a_number_without_a_figure_is_refused():
+    loose = rows()
+    del loose[0]["value_id"]
+    with pytest.raises(ValueError, match="names no figure"):
+        charts.throughput(loose)
+
+
+def test_what_is_not_finite_is_refused():
+    with pytest.raises(ValueError, match="nan"):
+        charts.throughput(rows(values=(1.0, float("nan"), 2.0, 3.0)))
+
+
+def test_flagged_points_are_hollow_and_say_why():
+    flagged = rows()
+    flagged[2]["flag"] = "short outputs"
+    layers = charts.throughput(flagged).spec["layer"]
+    hollow = [la for la in layers if la["mark"]["type"] == "point" and la["mark"].get("fill") == charts.PAPER]
+    assert len(hollow) == 1
+    assert any(tip["field"] == "flag" for tip in hollow[0]["encoding"]["tooltip"])
+
+
+def test_an_engine_keeps_its_colour_when_another_is_left_out():
+    alone = charts.throughput(rows("llama", "2"))
+    assert "--gr-e2" in json.dumps(alone.spec)
+    assert "--gr-e1" not in json.dumps(alone.spec)
+
+
+def test_ticks_stand_at_the_measured_levels_of_a_log2_axis():
+    x = charts.throughput(rows()).spec["layer"][0]["encoding"]["x"]
+    assert x["axis"]["values"] == list(LEVELS)
+    assert (x["scale"]["type"], x["scale"]["base"]) == ("log", 2)
+
+
+def test_one_level_alone_still_has_an_axis_to_stand_on():
+    low, high = charts.throughput(rows()[:1]).spec["layer"][0]["encoding"]["x"]["scale"]["domain"]
+    assert low < 1 < high
+
+
+def test_a_crossing_leads_to_its_derivation():
+    texts = [row for row in drawn_rows(charts.throughput(rows(), crossings=[crossing()]).spec) if "label" in row]
+    assert {row["href"] for row in texts} == {"figures/pair.t.a.html#pair.t.a.b.cross1"}
+    assert texts[0]["concurrency_id"] == "pair.t.a.b.cross1"
+
+
+def test_labels_at_line_ends_stay_apart_and_keep_their_order():
+    pixels = [100.0, 101.0, 103.0, 200.0]
+    placed = [pixel + shift for pixel, shift in zip(pixels, charts._apart(pixels), strict=True)]
+    assert all(b - a >= charts.LABEL_GAP - 1 for a, b in itertools.pairwise(placed))
+    assert placed[3] == 200
+
+
+def test_the_tail_of_the_itl_gets_a_tick_for_each_further_nine():
+    axis = charts.ecdf(curve()).spec["layer"][0]["encoding"]["x"]["axis"]
+    assert axis["values"] == sorted(axis["values"])
+    assert all(name in axis["labelExpr"] for name in ("p50", "p90", "p99", "max"))
+
+
+def test_zero_on_a_log_axis_does_not_break_the_chart():
+    spec = charts.latency([r | {"percentile": "p50"} for r in rows(values=(0.0, 0.1, 0.2, 0.3))], "TTFT").spec
+    low, _ = spec["layer"][0]["encoding"]["y"]["scale"]["domain"]
+    assert low > 0
+
+
+def contrast(one: str, other: str) -> float:
+    high, low = sorted((luminance(one), luminance(other)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+def luminance(colour: str) -> float:
+    parts = [int(colour[k : k + 2], 16) / 255 for k in (1, 3, 5)]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+@pytest.mark.parametrize("theme", ["default", "slate"])
+def test_every_colour_can_be_read_on_its_paper(theme):
+    style = (ASSETS / "colours.css").read_text("utf-8")
+    block = re.search(rf'\[data-md-color-scheme="{theme}"\] \{{(.*?)\}}', style, re.S)[1]
+    colours = dict(re.findall(r"--gr-([a-z0-9-]+): (#[0-9a-f]{6});", block))
+    words = [name for name in colours if re.fullmatch(r"[egs]\d|ink|muted|link", name)]
+    assert len(words) > 20
+    assert {name: contrast(colours[name], colours["paper"]) for name in words if
+            contrast(colours[name], colours["paper"]) < 4.5} == {}  # fmt: skip
+    assert contrast(colours["ink"], colours["mark"]) > 7
+
+
+def test_fallback_colours_are_those_of_the_light_theme():
+    style = (ASSETS / "colours.css").read_text("utf-8")
+    for letter, colours in (("e", charts.ENGINE_COLOURS), ("g", charts.GROUP_COLOURS), ("s", charts.RAMP_COLOURS)):
+        for place, colour in enumerate(colours, 1):
+            assert re.search(rf"--gr-{letter}{place}: (#\w+);", style)[1] == colour

@@ -1,0 +1,140 @@
+"""What a user sees: one line that says what, where and what to do, an exit code, and nothing lost."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from compose import compose_round
+from genreport.cli import main
+from genreport.display import shown
+
+
+@pytest.fixture
+def round_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    compose_round(tmp_path / "runs" / "composed")
+    return tmp_path / "runs" / "composed"
+
+
+def call(*arguments: str, code: int = 0) -> str:
+    result = CliRunner().invoke(main, list(arguments))
+    assert result.exit_code == code, result.output
+    return result.output
+
+
+def one_line(*arguments: str, code: int = 1) -> str:
+    output = call(*arguments, code=code)
+    assert output.count("\n") == 1, output
+    return output
+
+
+def test_help_names_the_commands_in_the_order_of_a_first_use():
+    output = call("--help")
+    commands = ["run", "check", "build", "serve", "explain", "audit", "demo"]
+    places = [output.index(f"\n  {command} ") for command in commands]
+    assert places == sorted(places)
+
+
+def test_help_imports_nothing_heavy():
+    code = "import sys; import genreport.cli; print([m for m in ('pandas', 'altair', 'httpx', 'jinja2') if m in sys.modules])"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("command", ["check", "build", "explain"])
+def test_no_such_round_is_one_line(command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert "runs/none: no such round; name the folder" in one_line(command, "runs/none")
+
+
+def test_a_folder_that_is_no_round_says_so(tmp_path):
+    assert "not a round: it has no round.json" in one_line("check", str(tmp_path))
+
+
+def test_another_format_is_named(round_path):
+    head = round_path / "round.json"
+    head.write_text(head.read_text().replace("genreport-round/1", "genreport-round/9"))
+    assert "'genreport-round/9'; this version reads genreport-round/1" in one_line("check", str(round_path))
+
+
+def test_a_sound_round_is_counted(round_path):
+    assert "files and 20 levels hold" in call("check", str(round_path))
+
+
+def test_one_changed_byte_is_named_by_its_file(round_path):
+    file = round_path / "levels/concurrency/vllm-bf16/c4/r1/requests.jsonl"
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(data)
+    output = call("check", str(round_path), code=1)
+    assert "c4/r1/requests.jsonl: changed since it was sealed" in output
+
+
+def test_a_round_changed_after_sealing_is_not_built_and_the_old_site_stays(round_path):
+    site = Path("site")
+    site.mkdir()
+    (site / "index.html").write_text("old")
+    (round_path / "plan.yaml").write_text("plan: 1\n")
+    assert "plan.yaml: changed since it was sealed" in one_line("build", str(round_path))
+    assert (site / "index.html").read_text() == "old"
+
+
+def test_against_is_refused_for_now(round_path):
+    assert "--against is not supported by this version" in one_line("build", str(round_path), "--against", "runs/other")
+
+
+def test_a_plan_with_mistakes_exits_with_2_and_writes_nothing(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("plan.yaml").write_text("plan: 1\nengines: []\ntests:\n  - id: x\n    kind: concurency\n")
+    output = call("run", "plan.yaml", "--out", "runs/new", code=2)
+    assert output.count("plan.yaml:") >= 2
+    assert not Path("runs").exists()
+
+
+def test_no_such_plan_is_one_line(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    output = call("run", "none.yaml", "--out", "runs/new", code=2)
+    assert "none.yaml" in output
+    assert not Path("runs").exists()
+
+
+def test_explain_goes_down_to_file_and_line(round_path):
+    output = call("explain", str(round_path), "concurrency.vllm-bf16.c4.output_throughput")
+    assert "sum(tokens) / sum(windows)" in output
+    assert "levels/concurrency/vllm-bf16/c4/r1/requests.jsonl:" in output
+    assert '"t0_us":' in output
+
+
+def test_explain_without_a_figure_lists_them(round_path):
+    assert "concurrency.vllm-bf16.c4.ttft.p50" in call("explain", str(round_path)).split("\n")
+
+
+def test_an_unknown_figure_suggests_near_ones(round_path):
+    output = one_line("explain", str(round_path), "concurrency.vllm-bf16.c4.ttft.p55")
+    assert "did you mean" in output
+    assert "ttft.p50" in output
+
+
+def test_what_explain_says_is_what_the_ledger_holds(round_path):
+    from genreport.figures import compute
+    from genreport.rounds import Round
+
+    q = compute(Round(round_path)).ledger["concurrency.vllm-bf16.c1.ttft.p50"]
+    assert f"{q.value!r} s  ({shown(q.value, 's')})" in call("explain", str(round_path), q.id)
+
+
+def test_a_half_written_round_says_how_to_go_on(round_path):
+    (round_path / "seal.json").unlink()
+    assert "not sealed" in call("check", str(round_path), code=1)
+
+
+def test_a_sealed_file_that_is_no_record_is_named(round_path):
+    (round_path / "machine.json").write_text(json.dumps({"format": "genreport-machine/1"}))
+    output = call("check", str(round_path), code=1)
+    assert "machine.json: changed since it was sealed" in output

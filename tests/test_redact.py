@@ -1,0 +1,225 @@
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from genreport import redact
+from genreport.redact import Redactor
+
+
+@pytest.fixture(scope="module", autouse=True)
+def known_machine():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(redact.platform, "node", lambda: "zephyr.lan")
+        patch.setattr(redact.getpass, "getuser", lambda: "alice")
+        patch.setattr(redact.psutil, "net_if_addrs", dict)
+        yield
+
+
+@pytest.fixture(scope="module")
+def redactor(known_machine):
+    return Redactor(["/farm/fast", "Project Zebra"], ["correct horse", "x"])
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        ("/home/bob/models/m.gguf:12", "<path>/m.gguf:12"),
+        ("/home/bob", "<path>"),
+        ("/root/", "<path>"),
+        ("PATH=/usr/bin:/home/u/bin:/work/x", "PATH=/usr/bin:<path>/bin:<path>/x"),
+        ("['/work/main','/tmp/a']", "['<path>/main','<path>/a']"),
+        ("file:///root/.cache/hub", "file://<path>/hub"),
+        ("ipc:///tmp/abc-def", "ipc://<path>/abc-def"),
+        ("\\n/home/u/z", "\\n<path>/z"),
+        ("\x1b[0m/work/a/b\x1b[0m", "\x1b[0m<path>/b\x1b[0m"),
+        ("-I/home/u/include", "-I<path>/include"),
+        ("~/x/y", "<path>/y"),
+        (r"C:\Users\bob\x.txt", "<path>/x.txt"),
+        (r"C:\\Users\\bob", "<path>"),
+        ("/usr/../home/u/x", "/usr/..<path>/x"),
+        ("/var/tmp/a/b", "<path>/b"),
+        ("/mnt/disk/a, /media/b/c; /srv/d", "<path>/a, <path>/c; <path>/d"),
+        ("/farm/fast/a/b", "<path>/b"),
+        ("<path>/home/u", "<path><path>"),
+        ("https://docs/refleaks.html/opt/lib/x.py: warning", "https://docs/refleaks.html<path>/x.py: warning"),
+        ("http://h/a?file=/home/u/x", "http://h/a?file=<path>/x"),
+    ],
+)
+def test_paths_outside_the_systems_folders_keep_only_their_last_part(redactor, given, shown):
+    assert redactor.text(given) == shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "http://127.0.0.1:8101/v1/completions",
+        "https://host.example/data/projects/page",
+        "Route: /version, Methods: GET",
+        "GET /v1/models HTTP/1.1",
+        "POST /tokenize /slots /metrics /health",
+        "Explicitly set (1.0/14.96) GiB for KV cache",
+        "2026/11/29 19:47:01",
+        "/usr/lib/python3/dist-packages/x.py /etc/hosts /proc/self/status /sys/devices /dev/shm/x",
+        "~740 tok/s, ~740/s, I/O, and/or",
+        "facebook/opt-125m /opt-125m",
+        "print_info: BOS token             = 1 '<|im_start|>'",
+        "max_tokens=5 prompt_tokens: 12 api_key=None 'api_key': None",
+        "EOS_TOKEN: 2",
+        "alices zephyrs",
+    ],
+)
+def test_what_names_nobody_stays(redactor, text):
+    assert redactor.text(text) == text
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        ("Authorization: Bearer abcdef", "Authorization: Bearer <secret>"),
+        ('{"authorization": "Basic YWJj"}', '{"authorization": "Basic <secret>"}'),
+        ("sent bearer abc.def-123", "sent bearer <secret>"),
+        ("--api-key abcd", "--api-key <secret>"),
+        ("--api-key=abcd", "--api-key=<secret>"),
+        ("['--api-key', 'abcd', '--port', '1']", "['--api-key', '<secret>', '--port', '1']"),
+        ("'api_key': ['zzz']", "'api_key': ['<secret>']"),
+        ("api_key=none-of-your-business", "api_key=<secret>"),
+        ("HF_TOKEN=abc", "HF_TOKEN=<secret>"),
+        ("key sk-abcdefghijklmnop1234", "key <secret>"),
+        ("password: 123456", "password: <secret>"),
+        ("the correct horse of Project Zebra", "the <secret> of <redacted>"),
+        ("alice@zephyr zephyr.lan x", "<user>@<host> <host> x"),
+    ],
+)
+def test_secrets_and_names_are_replaced(redactor, given, shown):
+    assert redactor.text(given) == shown
+
+
+def test_values_are_redacted_through_keys_lists_and_argument_pairs(redactor):
+    given = {
+        "command": ["serve", "--api-key", "k", "-m", "/work/z/m.gguf"],
+        "api_key": "k",
+        "env": {"HF_TOKEN": "z", "CACHE": "/work/a"},
+        "/work/a/k": 1,
+        "prompt_tokens": 5,
+        "none": None,
+    }
+    assert redactor.value(given) == {
+        "command": ["serve", "--api-key", "<secret>", "-m", "<path>/m.gguf"],
+        "api_key": "<secret>",
+        "env": {"HF_TOKEN": "<secret>", "CACHE": "<path>/a"},
+        "<path>/k": 1,
+        "prompt_tokens": 5,
+        "none": None,
+    }
+
+
+def test_names_that_any_machine_has_are_kept(monkeypatch):
+    monkeypatch.setattr(redact.platform, "node", lambda: "localhost")
+    monkeypatch.setattr(redact.getpass, "getuser", lambda: "root")
+    monkeypatch.setattr(redact.Path, "home", lambda: redact.Path("/root"))
+    assert Redactor().text("root logged in on localhost") == "root logged in on localhost"
+
+
+def test_a_home_with_a_space_is_one_folder(monkeypatch):
+    monkeypatch.setattr(redact.Path, "home", lambda: redact.Path("/home/Mary Ann"))
+    assert Redactor().text("/home/Mary Ann/models/m.gguf") == "<path>/m.gguf"
+
+
+def test_the_rules_say_in_words_what_is_replaced(redactor):
+    rules = " ".join(redactor.rules)
+    assert all(marker in rules for marker in ("<path>", "<secret>", "<host>", "<user>", "<redacted>"))
+    assert "correct horse" not in rules
+    assert "alice" not in rules
+    assert redactor.value(redactor.rules) == redactor.rules
+
+
+FRAGMENTS = [
+    "/",
+    "//",
+    "/home",
+    "/home/",
+    "/root",
+    "/root/",
+    "/work",
+    "/work/",
+    "/tmp/a",
+    "/usr",
+    "/usr/",
+    "..",
+    ".",
+    "~",
+    "~/",
+    ":",
+    ",",
+    "'",
+    '"',
+    "\\",
+    "\\n",
+    "=",
+    "?",
+    "&",
+    "<",
+    ">",
+    "<path>",
+    "<secret>",
+    "<host>",
+    "http://",
+    "https://h",
+    "http://h:1/v1",
+    "file://",
+    "C:\\Users\\",
+    "alice",
+    "zephyr",
+    "zephyr.lan",
+    "Authorization:",
+    "Bearer",
+    "bearer",
+    "--api-key",
+    "api_key",
+    "HF_TOKEN",
+    "[",
+    "]",
+    "{",
+    "}",
+    "a",
+    "b1",
+    "main.py",
+    "None",
+    "correct",
+    "horse",
+    "Project",
+    "Zebra",
+    "sk-abcdefghijklmnop",
+    "/farm/fast",
+    "/v1/",
+    "-",
+    "@",
+    "1.0/2",
+]
+hostile = st.lists(st.sampled_from([*FRAGMENTS, " ", "\n", "\x1b[0m"]) | st.text(max_size=4), max_size=14).map("".join)
+
+
+@given(hostile)
+def test_redacting_twice_changes_nothing(redactor, text):
+    once = redactor.text(text)
+    assert redactor.text(once) == once
+
+
+@given(hostile, st.sampled_from(["/home", "/root", "/work"]), st.text("abcü.-_/", min_size=1), hostile)
+def test_no_private_path_survives_anywhere_but_as_a_host_or_in_a_system_folder(redactor, before, folder, rest, after):
+    shown = redactor.text(f"{before}{folder}/{rest}{after}")
+    kept = re.sub(r"""https?://(?:home|root|work)/|/usr[^\s"'<>:]*""", "", shown)
+    assert not re.search(r"/(home|root|work)/", kept)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["/" * 10**6, "/home" * 10**5, "http://h" + "/a" * 10**5, "/usr/" * 10**5, "A_" * 10**5, "authorization" + " " * 10**6,
+     "/.." * 10**5, "~/" * 10**5, "--api-key" * 10**5, "eyJ" + "a" * 10**6, "C:\\users" * 10**5],
+    ids=lambda text: text[:8],
+)  # fmt: skip
+def test_megabytes_in_a_line_are_redacted_in_linear_time(redactor, text):
+    once = redactor.text(text)
+    assert redactor.text(once) == once
