@@ -44,7 +44,7 @@ def test_a_terminal_shows_the_same_line_live() -> None:
 def test_before_the_first_answer_nothing_is_made_up() -> None:
     progress = Progress(Console(file=io.StringIO()))
     progress.level("k", 3, 10)
-    assert progress._line().plain == "k  0/3 · 0 tok/s · TTFT p50 n/a · 0 failed · time left n/a"
+    assert progress._line().plain == "k  0/3 · n/a tok/s · TTFT p50 n/a · 0 failed · time left n/a"
 
 
 def test_a_role_event_is_not_the_first_text() -> None:

@@ -284,7 +284,7 @@ def test_a_server_that_runs_already_is_measured_with_its_log_and_left_alone(
 
 
 def test_a_server_out_of_reach_is_given_up(tmp_path: Path, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("genreport.session.REACH_S", 0.1)
+    monkeypatch.setattr("genreport.session.launch.REACH_S", 0.1)
     nowhere = engine(port)
     del nowhere["launch"]
     said = Heard()
@@ -297,7 +297,7 @@ def test_a_plain_server_is_measured_without_counters(tmp_path: Path, port: int) 
     plain = engine(port, kind="openai", prompt="ids")
     found = measured(plan_of(tmp_path, plain, tests=[sweep(repeats=1)]), tmp_path / "round")
     assert list(rounds.check(found.path)) == []
-    assert all(set(level.facts.files) == {rounds.REQUESTS, rounds.ENGINE_LOG} for level in found.levels)
+    assert all(set(level.facts.files) == {rounds.REQUESTS, rounds.ENGINE_LOG, rounds.SAMPLES} for level in found.levels)
 
 
 def test_a_setting_of_null_takes_a_field_out_of_the_request(tmp_path: Path, port: int) -> None:

@@ -136,18 +136,13 @@ def test_in_a_checkout_plain_mkdocs_builds_what_was_generated_and_also_nothing(r
         shutil.copytree(HERE / name, home / name, ignore=shutil.ignore_patterns("rounds", "vega.js"))
     shutil.copy(HERE / "mkdocs.yml", home)
     command = [sys.executable, "-m", "mkdocs", "build", "--strict"]
-    subprocess.run(command, cwd=home, check=True, capture_output=True, env=os.environ | {"NO_MKDOCS_2_WARNING": "1"})
+    quietly = {"cwd": home, "check": True, "capture_output": True, "env": os.environ | {"NO_MKDOCS_2_WARNING": "1"}}
+    subprocess.run(command, **quietly)
     assert not (home / "site" / "rounds").exists()
     shutil.rmtree(home / "site")
     site.build(rounds, pages, home / "site", home=home)
     site.build(rounds[:1], pages, home / "site", home=home)
-    subprocess.run(
-        [*command, "--site-dir", "again"],
-        cwd=home,
-        check=True,
-        capture_output=True,
-        env=os.environ | {"NO_MKDOCS_2_WARNING": "1"},
-    )
+    subprocess.run([*command, "--site-dir", "again"], **quietly)
     assert [p.name for p in (home / "docs" / "rounds").iterdir() if p.is_dir()] == ["one"]
     assert (home / "again" / "rounds" / "one" / "figures" / "machine.html").is_file()
 

@@ -46,9 +46,9 @@ WORDS = {
     "efficiency": "Scaling efficiency: throughput per request in flight, against the first level",
     "attainment": "Attainment: the decode floor as a share of the measured step",
     "latency": "{metric} percentiles",
-    "ecdf": "ITL by percentile",
+    "ecdf": "ITL of {engine} by percentile",
     "ecdf_axis": "percentile of all gaps (tail stretched)",
-    "walls": "Two walls: share of the memory and the compute ceiling in use",
+    "walls": "The two walls of {engine}: share of each ceiling in use",
     "ratio": "Throughput ratio {other} ÷ {base}",
     "ahead": "{engine} ahead",
     "bytes": "Weight bytes by tensor group",
@@ -120,8 +120,9 @@ def ecdf(rows: Sequence[Row], *, alt: str | None = None) -> Chart | None:
             href="href:N", tooltip=_tips("engine", "level", "percentile", "shown")
         ),
     ]
+    title = WORDS["ecdf"].format(engine=", ".join(_unique(row["engine"] for row in drawn)))
     spoken = [row for row in named if row["percentile"] in ("p50", "p99", "max")]
-    return _finish("ecdf", WORDS["ecdf"], "lower", layers, alt or _say(WORDS["ecdf"], spoken, "percentile"))
+    return _finish("ecdf", title, "lower", layers, alt or _say(title, spoken, "percentile"))
 
 
 def walls(rows: Sequence[Row], cross: Quantity | None = None, *, alt: str | None = None) -> Chart | None:
@@ -136,7 +137,8 @@ def walls(rows: Sequence[Row], cross: Quantity | None = None, *, alt: str | None
         *_curves(drawn, scale, by="wall", palette=palette),
         *_crossings([cross] if cross is not None and not cross.missing else [], drawn),
     ]
-    return _over_load("walls", WORDS["walls"], None, drawn, layers, scale, alt, by="wall", percent=True)
+    title = WORDS["walls"].format(engine=drawn[0]["engine"])
+    return _over_load("walls", title, None, drawn, layers, scale, alt, by="wall", percent=True)
 
 
 def ratio(
@@ -390,11 +392,15 @@ def _around_one(rows) -> Scale:
 
 
 def _round_steps(low: float, high: float) -> tuple[float, ...]:
-    """1-2-5 ticks inside a log domain; only powers of ten where it is wide."""
-    wide = math.log10(high / low) > 2.2
+    """Round ticks inside a log domain: the coarsest series that gives three."""
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    steps = (float(f"{digit}e{power}") for power in powers for digit in ((1,) if wide else (1, 2, 5)))
-    return tuple(step for step in steps if low <= step <= high)
+    steps: tuple[float, ...] = ()
+    for series in ((1,), (1, 2, 5), (1, 1.5, 2, 3, 5, 7), [k / 10 for k in range(10, 100)]):
+        found = (float(f"{digit:.6g}e{power}") for power in powers for digit in series)
+        steps = tuple(step for step in found if low <= step <= high)
+        if len(steps) >= 3:
+            break
+    return steps
 
 
 def _load_axis(rows) -> alt.X:

@@ -102,9 +102,9 @@ class Progress(Silent):
         if self._key is None:
             return Text("")
         start_us, end_us = self._span_us or (0, 0)
-        rate = self._output / max((end_us - start_us) / 1e6, 1e-3)
+        rate = f"{self._output / (end_us - start_us) * 1e6:,.0f}" if end_us > start_us else "n/a"
         ttft = f"{statistics.median(self._ttft_us) / 1000:,.0f} ms" if self._ttft_us else "n/a"
-        parts = [f"{self._done}/{self._asked}", f"{rate:,.0f} tok/s", f"TTFT p50 {ttft}", f"{self._failed} failed"]
+        parts = [f"{self._done}/{self._asked}", f"{rate} tok/s", f"TTFT p50 {ttft}", f"{self._failed} failed"]
         return Text(f"{self._key}  " + " · ".join([*parts, self._left()]))
 
     def _left(self) -> str:

@@ -120,14 +120,15 @@ class Recording:
         try:
             with _client_pinned(self.acting):
                 asyncio.run(self._launches())
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, asyncio.CancelledError):
             kept = len(self.planned) - len(self.ahead())
             self.sink.progress.say(f"stopped; {kept} of {len(self.planned)} repeats are kept, --resume goes on")
-            raise
+            raise KeyboardInterrupt from None
 
     async def _launches(self) -> None:
-        stop = asyncio.get_running_loop()
-        stop.add_signal_handler(signal.SIGTERM, os.kill, os.getpid(), signal.SIGINT)
+        task = asyncio.current_task()
+        assert task is not None
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
         for group, as_written in self.groups:
             await self._launch(group, as_written)
 

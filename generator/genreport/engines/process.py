@@ -10,10 +10,11 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import httpx
+import psutil
 
 from genreport.errors import EngineError
 
@@ -79,6 +80,14 @@ class Process:
         """`None` while it runs; negative = killed by that signal."""
         return self._child.poll()
 
+    def resident_bytes(self) -> int | None:
+        """Resident memory of the process and its children together; pages they share count once for each of them."""
+        try:
+            leader = psutil.Process(self._child.pid)
+            return sum(each.memory_info().rss for each in (leader, *leader.children(recursive=True)))
+        except psutil.Error:
+            return None
+
     def death(self) -> str:
         """How it ended, in one line with the last one it logged."""
         return f"exit code {self.exit_code}, last log line: {self.log.last_line()}"
@@ -89,7 +98,7 @@ class Process:
             self._signal(signal.SIGTERM)
             deadline = time.monotonic() + patience_s
             while self._alive() and time.monotonic() < deadline:
-                time.sleep(POLL_S / 2)
+                time.sleep(POLL_S)
         finally:
             if self._alive():
                 self._signal(signal.SIGKILL)
@@ -97,16 +106,20 @@ class Process:
             self._folder.cleanup()
 
     def _alive(self) -> bool:
-        self._child.poll()  # a dead leader nobody waited for would keep its group alive
-        return self._signal(0)
+        """Whether anything of the group still runs; what ended and waits to be collected does not."""
+        self._child.poll()
+        return any(_running_in(self._child.pid, pid) for pid in psutil.pids())
 
-    def _signal(self, number: int) -> bool:
-        """Signals the group; False when nothing of it is left."""
-        try:
+    def _signal(self, number: int) -> None:
+        with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._child.pid, number)
-        except (ProcessLookupError, PermissionError):
-            return False
-        return True
+
+
+def _running_in(group: int, pid: int) -> bool:
+    try:
+        return os.getpgid(pid) == group and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except (ProcessLookupError, PermissionError, psutil.Error):
+        return False
 
 
 async def wait_ready(client: httpx.AsyncClient, path: str, timeout_s: float, process: Process | None) -> None:

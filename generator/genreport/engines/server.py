@@ -18,6 +18,7 @@ from genreport.engines import exposition
 from genreport.engines.process import Log, Process, answers
 
 SAMPLE_S = 0.5
+RESIDENT = "process:resident_bytes"  # of the engine's processes, where they were started here
 SETTLE_S = 60.0
 SETTLE_POLL_S = 0.2
 GPU_QUERY = (
@@ -90,7 +91,7 @@ class Server:
     @asynccontextmanager
     async def watched(self, now_us: Callable[[], int]) -> AsyncIterator[Samples]:
         """Samples the server, and the GPUs of this machine if it was started here, until the block ends."""
-        seen = Samples(self.kind.SAMPLED)
+        seen = Samples((*self.kind.SAMPLED, *([RESIDENT] if self.process else [])))
         tasks = [asyncio.create_task(self._sample(seen, now_us))]
         if self.process is not None and shutil.which("nvidia-smi"):
             tasks.append(asyncio.create_task(_sample_gpus(seen, now_us)))
@@ -105,8 +106,10 @@ class Server:
         """One look each period; a look that took longer makes the next one late, never two at once."""
         due = time.monotonic()
         while True:
-            if self.kind.SAMPLED and (text := await self.counters()) is not None:
-                seen.rows.append([now_us(), *exposition.values(text, self.kind.SAMPLED)])
+            text = await self.counters() if self.kind.SAMPLED else ""
+            if seen.series and text is not None:
+                memory = [self.process.resident_bytes()] if self.process else []
+                seen.rows.append([now_us(), *exposition.values(text, self.kind.SAMPLED), *memory])
             if self.kind.SLOTS and (slots := await self._busy_slots()) is not None:
                 seen.slots.append([now_us(), slots])
             due = max(due + SAMPLE_S, time.monotonic())

@@ -14,7 +14,7 @@ from genreport.plan.parts import Count, CountFromZero, Id, Part, Positive, Words
 from genreport.records import Shape
 
 # first words of figure ids that no test may take
-RESERVED = {"engine", "pair", "machine"}
+RESERVED = {"engine", "evidence", "machine", "pair", "test"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,9 +107,12 @@ def serve(
                 time.sleep(POLL_S)
                 if watched.changed():
                     _refresh(Path(folder), root, [Round(found.path) for found in rounds], pages, index)
+            return server.returncode
         except KeyboardInterrupt:
+            return 0
+        finally:
             server.terminate()
-        return server.wait()
+            server.wait()
 
 
 def _refresh(folder: Path, root: Path, rounds: Sequence[Round], pages: Pages, index: str | None) -> None:

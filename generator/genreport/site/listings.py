@@ -19,6 +19,9 @@ CHUNK = 500
 _KEY = re.compile(r'(?<!\\)"([A-Za-z_][\w.:-]{0,60})":')
 # C0 but tab and line feed, DEL, C1, zero-width and direction signs, line and paragraph separators
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
+_C0_TABLE = """NUL SOH STX ETX EOT ENQ ACK BEL BS TAB LF VT FF CR SO SI
+DLE DC1 DC2 DC3 DC4 NAK SYN ETB CAN EM SUB ESC FS GS RS US"""
+_C0 = tuple(_C0_TABLE.split())
 # the files a reader looks for first
 FIRST = (HEAD, PLAN, REQUESTS, FACTS, BEFORE, AFTER, SAMPLES, SLOTS, ENGINE_LOG)
 
@@ -129,9 +132,9 @@ def _chunk(lines: list[str], first: int, json: bool) -> str:
 def _visible(found: re.Match) -> str:
     """The character itself, which stays in the text, under a sign that can be seen."""
     code = ord(found[0])
-    picture = chr(0x2400 + code) if code < 0x20 else "␡" if code == 0x7F else f"U+{code:04X}"
+    sign = _C0[code] if code < 0x20 else "DEL" if code == 0x7F else f"U+{code:04X}"
     # a bare carriage return in markup would be read as a line feed
-    return f'<s data-c="{picture}">{"&#13;" if code == 13 else found[0]}</s>'
+    return f'<s data-c="{sign}">{"&#13;" if code == 13 else found[0]}</s>'
 
 
 def _write(path: Path, data: bytes) -> None:

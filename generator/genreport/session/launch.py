@@ -1,0 +1,178 @@
+"""One start of an engine: from its command line to its description in the round."""
+
+from __future__ import annotations
+
+import os
+import random
+import socket
+import time
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+
+from genreport.engines import KINDS
+from genreport.engines.process import Log, Process, wait_ready
+from genreport.engines.server import Server
+from genreport.errors import EngineError
+from genreport.machine import cpu_set
+from genreport.plan import Engine, LaunchGroup
+from genreport.records import LaunchFacts, ModelFacts
+from genreport.session.level import Prompts, Session, Sink, credentials, unix_us, verification
+from genreport.weights import model_facts
+
+# how long a server that was not started here may take to answer
+REACH_S = 10.0
+SIDE_TIMEOUT_S = 10.0
+# a running server's log may have grown for months; its beginning is what describes it
+START_LOG_BYTES = 1 << 20
+# the last ids of a vocabulary are often special tokens
+RESERVED_IDS = 256
+# for servers that take no token ids: words that are one token in nearly every vocabulary
+WORDS = (
+    "time", "people", "year", "way", "day", "man", "thing", "world", "life", "hand", "part", "child", "eye", "place",
+)  # fmt: skip
+
+
+@asynccontextmanager
+async def serving(group: LaunchGroup, as_written: LaunchGroup, sink: Sink) -> AsyncIterator[Session]:
+    """A ready engine, described in the round; stopped when the block ends, however it ends. Raises EngineError."""
+    engine, kind = group.engine, KINDS[group.engine.kind]
+    model = model_of(tuple(engine.model_files))
+    async with AsyncExitStack() as stack:
+        http = await stack.enter_async_context(_side_client(engine, engine.url))
+        metrics = engine.metrics_url or (engine.url + kind.METRICS if kind.METRICS else None)
+        meter = await stack.enter_async_context(_side_client(engine, metrics or engine.url))
+        started, began = unix_us(), time.monotonic_ns()
+        process = _start(group, sink, stack)
+        patience_s = engine.launch.ready_s if engine.launch else REACH_S
+        await wait_ready(http, kind.READY, patience_s, process)
+        ready_us = (time.monotonic_ns() - began) // 1000
+        server = Server(kind, http, meter, metrics, process, process.log if process else _log(engine))
+        version, endpoints = await kind.facts(http)
+        _serves(engine, endpoints)
+        prompts = _prompts(engine, model, endpoints)
+        launch = sink.round.next_launch(group.name)
+        start_log = _start_log(server)
+        facts = _described(group, as_written) | {
+            "version": version,
+            "endpoints": endpoints,
+            "model_facts": sink.round.model(model) if model else None,
+            "start_log_bytes": len(start_log) if start_log is not None else None,
+        }
+        sink.round.launch(
+            launch,
+            LaunchFacts(**sink.redactor.value(facts), started_unix_us=started, ready_us=ready_us),
+            sink.redactor.text(start_log.decode("utf-8", "replace")) if start_log is not None else None,
+        )
+        yield Session(engine, server, launch, prompts, sink)
+
+
+def _side_client(engine: Engine, url: str) -> httpx.AsyncClient:
+    """A client for everything but the load; the key goes to the engine's own host only."""
+    own = urlsplit(url).hostname == urlsplit(engine.url).hostname
+    return httpx.AsyncClient(
+        base_url=engine.url,
+        headers=credentials(engine) if own else {},
+        verify=verification(engine),
+        timeout=SIDE_TIMEOUT_S,
+        trust_env=False,
+    )
+
+
+@cache
+def model_of(files: tuple[str, ...]) -> ModelFacts | None:
+    """The model in these files, read once a run and before any engine starts: hashing keeps disk and core busy."""
+    return model_facts([Path(file) for file in files]) if files else None
+
+
+def _start(group: LaunchGroup, sink: Sink, stack: AsyncExitStack) -> Process | None:
+    launch = group.engine.launch
+    if launch is None:
+        return None
+    if _taken(group.engine.url):
+        raise EngineError(f"something answers at {group.engine.url} already", cure="stop it, or plan another port")
+    sink.progress.say(f"starting {group.name}")
+    cpus = cpu_set(launch.cpus) if launch.cpus else None
+    process = Process(group.engine.command(group.test), env=launch.env, cpus=cpus)
+    stack.callback(process.stop, launch.stop_s)
+    return process
+
+
+def _taken(url: str) -> bool:
+    parts = urlsplit(url)
+    with socket.socket(socket.AF_INET6 if ":" in (parts.hostname or "") else socket.AF_INET) as probe:
+        probe.settimeout(1)
+        return probe.connect_ex((parts.hostname, parts.port)) == 0
+
+
+def _log(engine: Engine) -> Log | None:
+    return Log(Path(engine.log_path)) if engine.log_path and os.access(engine.log_path, os.R_OK) else None
+
+
+def _serves(engine: Engine, endpoints: dict[str, Any]) -> None:
+    """Refuses a wrong model name here: one engine answers 404 to it, another serves what it has."""
+    names = [name for model in _models(endpoints) for name in (model.get("id"), *_listed(model.get("aliases")))]
+    if names and engine.model not in names:
+        raise EngineError(f"serves {', '.join(map(str, names))}, not {engine.model}", cure="mend `model` in the plan")
+
+
+def _models(endpoints: dict[str, Any]) -> list[dict[str, Any]]:
+    answer = endpoints.get("/v1/models")
+    models = _listed(answer.get("data")) if isinstance(answer, dict) else []
+    return [model for model in models if isinstance(model, dict)]
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _vocabulary(endpoints: dict[str, Any]) -> int | None:
+    """What llama-server says of its model."""
+    metas = [model.get("meta") for model in _models(endpoints)]
+    sizes = [meta.get("n_vocab") for meta in metas if isinstance(meta, dict)]
+    return next((size for size in sizes if isinstance(size, int)), None)
+
+
+def _start_log(server: Server) -> bytes | None:
+    if server.log is None:
+        return None
+    size = server.log.size()
+    return server.log.bytes(0, size if server.process else min(size, START_LOG_BYTES))
+
+
+def _described(group: LaunchGroup, as_written: LaunchGroup) -> dict[str, Any]:
+    """What the plan says of a launch, variables unexpanded."""
+    engine, written = group.engine, as_written.engine
+    return {
+        "engine": engine.id,
+        "kind": engine.kind,
+        "model": engine.model,
+        "precision": engine.precision,
+        "kv_bytes_per_element": engine.kv_bytes_per_element,
+        "baseline": engine.baseline,
+        "test": group.test.id if group.test else None,
+        "variant_of": engine.variant_of,
+        "command": written.command(as_written.test) or None,
+        "flags": [*written.flags, *(as_written.test.flags if as_written.test else [])],
+        "env": written.launch.env if written.launch else {},
+        "cpus": engine.launch.cpus if engine.launch else None,
+        "url": written.url,
+    }
+
+
+def _prompts(engine: Engine, model: ModelFacts | None, endpoints: dict[str, Any]) -> Prompts:
+    """Prompts of an exact length in tokens: the same for the same seed on every engine with the same vocabulary."""
+    if engine.prompt_form == "text":
+        return lambda seed, length: " ".join(random.Random(seed).choices(WORDS, k=length))
+    size = engine.vocabulary or (model and model.architecture.vocabulary) or _vocabulary(endpoints)
+    if size is None:
+        raise EngineError("how many token ids its vocabulary has is unknown", cure="say `vocabulary:` in the plan")
+    ids = range(engine.first_token, size - RESERVED_IDS)
+    if not ids:
+        raise EngineError(f"no token ids from {ids.start} to {ids.stop}", cure="lower `first_token` in the plan")
+    return lambda seed, length: random.Random(seed).choices(ids, k=length)

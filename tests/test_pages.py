@@ -1,0 +1,167 @@
+"""What a page may print, and what becomes of text from servers and plans."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from compose import Engine, Load, Test, compose_round, sweep
+from genreport.errors import BuildError
+from genreport.figures import compute
+from genreport.pages import Printer, _environment, write
+from genreport.publish import pages_of
+from genreport.records import Failure
+from genreport.reports import all_pages
+from genreport.rounds import Round
+
+SOURCES = Path(__file__).parents[1] / "generator" / "genreport"
+TEMPLATES = Path(__file__).parents[1] / "templates"
+HOSTILE = '<script>alert(1)</script> {{ 7 * 7 }} {% raw %} | `x` *y* [z](javascript:1) \x07 "quoted" &amp;'
+
+
+@pytest.fixture(scope="module")
+def composed(tmp_path_factory: pytest.TempPathFactory) -> Round:
+    path = tmp_path_factory.mktemp("pages") / "composed"
+    compose_round(path)
+    return Round(path)
+
+
+def texts(round: Round) -> dict[str, str]:
+    return dict(pages_of(round).pages)
+
+
+def render(round: Round, template: str) -> str:
+    printer = Printer(compute(round).ledger, "")
+    return _environment(printer).from_string(template).render()
+
+
+def test_a_template_cannot_print_a_bare_number(composed):
+    with pytest.raises(BuildError, match="bare number 3"):
+        render(composed, "{% set x = 3 %}{{ x }}")
+
+
+def test_a_quantity_prints_as_a_link_to_its_derivation(composed):
+    text = render(composed, '{{ fig("concurrency.vllm-bf16.c4.ttft.p50") }}')
+    assert re.fullmatch(
+        r'<a class="gr-num" href="figures/\S+#concurrency\.vllm-bf16\.c4\.ttft\.p50" data-id=.*</a>', text
+    )
+
+
+def test_a_missing_quantity_prints_na_with_its_reason(composed):
+    text = render(composed, '{{ fig("concurrency.vllm-bf16.c1.elasticity") }}')
+    assert "n/a</a>" in text
+    assert "no level before it" in text
+
+
+def test_no_template_formats_a_number():
+    forbidden = re.compile(r"\|\s*(round|int|float|format|string|tojson|filesizeformat|sum)\b|\{\{[^}]*['\"]%")
+    for template in TEMPLATES.iterdir():
+        found = [m[0] for m in forbidden.finditer(template.read_text("utf-8"))]
+        # a title in front matter is text that YAML must read
+        assert found == [] or (all("tojson" in f for f in found) and template.name in ("front.md", "head-to-head.md"))
+
+
+def test_each_third_party_library_has_its_room():
+    rooms = {"altair": {"charts.py"}, "jinja2": {"pages.py", "site/shell.py"}, "vl_convert": {"site/bundle.py"},
+             "scipy": {"figures/scaling.py"}, "click": {"cli.py", "embedded.py"}, "rich": {"progress.py"}}  # fmt: skip
+    for path in SOURCES.rglob("*.py"):
+        place = path.relative_to(SOURCES).as_posix()
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            for name in {n.split(".")[0] for n in names} & rooms.keys():
+                assert place in rooms[name], f"{place} imports {name}"
+
+
+def test_hostile_names_are_shown_as_text_and_leave_the_page_whole(tmp_path):
+    compose_round(tmp_path / "hostile", seal=False)
+    for path in (tmp_path / "hostile" / "launches").rglob("launch.json"):
+        facts = json.loads(path.read_text("utf-8"))
+        path.write_text(json.dumps(facts | {"model": HOSTILE, "version": HOSTILE}), "utf-8")
+    plan = tmp_path / "hostile" / "plan.yaml"
+    plan.write_text(json.dumps(yaml.safe_load(plan.read_text("utf-8")) | {"not_measured": [HOSTILE]}), "utf-8")
+    for text in texts(Round(tmp_path / "hostile")).values():
+        assert "<script" not in text
+        assert "alert(1)" not in text or "&lt;script&gt;alert(1)" in text
+        assert "{{ 7 * 7 }}" in text or HOSTILE[:7] not in text.replace("&lt;", "<")
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        {"tests": (sweep(1),)},
+        {"tests": (sweep(1, 2),), "engines": (Engine("only"),)},
+        {"tests": (sweep(1, 2, 4),), "repeats": 1},
+        {"counters": False, "samples": False, "logs": False, "models": False, "ceilings": False},
+        {"failures": lambda *_: Failure(kind="connect", message=HOSTILE)},
+        {"tests": (Test("cliff", "cliff", (Load("normal", 4), Load("long", 4, 64, 64))),)},
+        {"unfinished": ["concurrency/vllm-bf16/c4/r1"], "seal": False},
+    ],
+    ids=["one level", "one engine", "one repeat", "no counters", "all failed", "cliff only", "unfinished"],
+)
+def test_a_poor_round_builds_and_says_what_it_lacks(tmp_path, what):
+    compose_round(tmp_path / "poor", **what)
+    found = texts(Round(tmp_path / "poor"))
+    assert {"index.md", "concurrency/index.md", "ttft/index.md", "kv/index.md", "cliff/index.md", "guide/index.md",
+            "evidence/index.md"} <= found.keys()  # fmt: skip
+    assert not any("None" in re.sub(r"<[^>]+>", "", text) for text in found.values())
+
+
+def test_an_unsealed_round_is_marked_as_a_preview(tmp_path):
+    compose_round(tmp_path / "open", seal=False)
+    assert all("Preview" in text for path, text in texts(Round(tmp_path / "open")).items())
+
+
+def throughput(values: dict[str, float]):
+    """Latencies under which each engine's ITL at C = 1 … 16 is its value times √C."""
+    return lambda engine, c, repeat: (0.01, values[engine] * c**0.5)
+
+
+def page(tmp_path: Path, path: str, **what: object) -> str:
+    compose_round(tmp_path / "case", **what)
+    text = texts(Round(tmp_path / "case"))[path]
+    return " ".join(re.sub(r"<[^>]+>", "", text).split())
+
+
+def test_engines_that_cross_are_said_to_cross(tmp_path):
+    text = page(tmp_path, "head-to-head-llamacpp-q4/index.md")
+    assert "Their throughput crosses at C = " in text
+    assert "llamacpp-q4 wins with" in text
+    assert "vllm-bf16 wins with" in text
+
+
+def test_engines_that_do_not_cross_are_said_not_to(tmp_path):
+    text = page(
+        tmp_path, "head-to-head-llamacpp-q4/index.md", latency=throughput({"vllm-bf16": 0.01, "llamacpp-q4": 0.02})
+    )
+    assert "does not cross in the measured range" in text
+    assert "llamacpp-q4 wins" not in text
+
+
+@pytest.mark.parametrize(
+    ("growth", "said"),
+    [(0.2, "has no knee in the range"), (0.9, "past its knee from the first doubling on")],
+    ids=["above the range", "at its start"],
+)
+def test_the_knee_is_told_as_it_is(tmp_path, growth, said):
+    text = page(tmp_path, "concurrency/index.md", latency=lambda engine, c, repeat: (0.001, 0.02 * c**growth))
+    assert said in text
+
+
+def test_the_same_round_gives_the_same_bytes(composed):
+    assert texts(composed) == texts(Round(composed.path))
+
+
+def test_every_page_prints_figures_of_the_ledger_only(composed):
+    figures = compute(composed)
+    from genreport.pages import shared_context
+
+    shared = shared_context(figures)
+    for each in all_pages(figures):
+        if each.slug != "evidence":
+            assert write(each, figures.ledger, shared).figures <= {q.id for q in figures.ledger}
