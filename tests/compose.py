@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import random
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -259,6 +260,8 @@ class _ClosedLoop:
         self.key, self.engine, self.load = key, engine, load
         self.ttft_s, self.itl_s, self.jitter = ttft_s, itl_s, jitter
         self.warmup, self.failures = warmup, failures
+        test, _, level, repeat = key.split("/")
+        self.seed = zlib.crc32(f"{test}/{level}/{repeat}".encode())  # one a repeat, the same on every engine
         self.count = load.requests or max(8, 4 * load.concurrency)
         self.random = random.Random(key)
         self.done: list[Request] = []
@@ -278,7 +281,7 @@ class _ClosedLoop:
         return warm + self.done
 
     def _one(self, index: int, due_us: int, *, warmup: bool) -> Request:
-        facts = {"index": index, "warmup": warmup, "seed": 1000 + index, "due_us": due_us, "t0_us": due_us + 20}
+        facts = {"index": index, "warmup": warmup, "seed": self.seed, "due_us": due_us, "t0_us": due_us + 20}
         asked = {"asked_input": self.load.input, "asked_output": self.load.output}
         _, engine, level, repeat = self.key.split("/")
         failure = None if warmup or not self.failures else self.failures(engine, level, int(repeat[1:]), index)

@@ -12,12 +12,12 @@ from typing import Any
 
 METRICS = """\
 # TYPE vllm:num_requests_running gauge
-vllm:num_requests_running{{engine="0",model_name="tiny"}} {running}
-vllm:num_requests_waiting{{engine="0",model_name="tiny"}} 0.0
-vllm:kv_cache_usage_perc{{engine="0",model_name="tiny"}} 0.25
-vllm:num_preemptions_total{{engine="0",model_name="tiny"}} 0.0
-vllm:prompt_tokens_total{{engine="0",model_name="tiny"}} {prompt}
-vllm:generation_tokens_total{{engine="0",model_name="tiny"}} {generated}
+vllm:num_requests_running{{engine="0",model_name="{model}"}} {running}
+vllm:num_requests_waiting{{engine="0",model_name="{model}"}} 0.0
+vllm:kv_cache_usage_perc{{engine="0",model_name="{model}"}} 0.25
+vllm:num_preemptions_total{{engine="0",model_name="{model}"}} 0.0
+vllm:prompt_tokens_total{{engine="0",model_name="{model}"}} {prompt}
+vllm:generation_tokens_total{{engine="0",model_name="{model}"}} {generated}
 """
 
 
@@ -26,7 +26,7 @@ class Server:
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
-        self.running = self.prompt = self.generated = self.served = 0
+        self.running = self.prompt = self.generated = self.served = self.looks = 0
 
     async def connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -46,18 +46,30 @@ class Server:
 
     def page(self, path: str) -> tuple[int, str]:
         if path == "/health":
-            return (503 if self.options.never_ready else 200), ""
+            self.looks += 1
+            return (503 if self.options.never_ready or self.looks > self.options.healthy else 200), ""
         if path == "/metrics":
-            return 200, METRICS.format(running=self.running, prompt=self.prompt, generated=self.generated)
-        models = {"data": [{"id": "tiny", "root": "/home/someone/tiny"}]}
-        pages = {"/version": {"version": "9.9.9"}, "/v1/models": models}
+            counters = {"running": self.running, "prompt": self.prompt, "generated": self.generated}
+            return 200, METRICS.format(**counters, model=self.options.leak or "tiny")
+        leak = self.options.leak
+        models = {"data": [{"id": self.options.model, "root": f"/home/someone/tiny{leak}", leak or "owned_by": leak}]}
+        slot = {"id": leak, "n_prompt_tokens_processed": leak, "n_prompt_tokens_cache": 0, "is_processing": True}
+        pages = {
+            "/version": {"version": f"9.9.9{leak}"},
+            "/v1/models": models,
+            "/props": {"build_info": f"b1{leak}"},
+            "/slots": [slot | {"next_token": {"n_decoded": 1}}],
+        }
         return (200, json.dumps(pages[path])) if path in pages else (404, "")
 
     async def completion(self, writer: asyncio.StreamWriter, body: dict[str, Any]) -> None:
         self.served += 1
         if self.options.die_after is not None and self.served > self.options.die_after:
-            print("fatal: out of luck", flush=True)
+            print(f"fatal: out of luck{self.options.leak}", flush=True)
             os.kill(os.getpid(), signal.SIGKILL)
+        if self.options.fail_every and self.served % self.options.fail_every == 0:
+            await send_page(writer, 500, "x" * 1990 + f" {self.options.leak} is no key")  # a cut at 2,000 tears it
+            return
         self.running += 1
         try:
             writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
@@ -74,12 +86,18 @@ class Server:
         for place in range(wanted):
             await asyncio.sleep(self.options.gap_s)
             self.generated += 1
-            finish = "length" if place == wanted - 1 else None
-            choice = {"index": 0, "text": " a", "finish_reason": finish, "token_ids": [place + 300]}
+            finish = (self.options.leak or "length") if place == wanted - 1 else None
+            choice = {"index": 0, "text": self.text(place), "finish_reason": finish, "token_ids": [place + 300]}
             await send(writer, json.dumps({"choices": [choice]}))
         usage = {"prompt_tokens": asked, "completion_tokens": wanted, "total_tokens": asked + wanted}
-        await send(writer, json.dumps({"choices": [], "usage": usage}))
+        told = {"metrics": {self.options.leak: 1}} if self.options.leak else {}
+        await send(writer, json.dumps({"choices": [], "usage": usage, **told}))
         await send(writer, "[DONE]")
+
+    def text(self, place: int) -> str:
+        """What is to leak comes in two events."""
+        middle = len(self.options.leak) // 2
+        return {0: self.options.leak[:middle], 1: self.options.leak[middle:]}.get(place, "") or " a"
 
 
 async def send_page(writer: asyncio.StreamWriter, status: int, text: str) -> None:
@@ -107,5 +125,9 @@ if __name__ == "__main__":
     parser.add_argument("--never-ready", action="store_true")
     parser.add_argument("--key")
     parser.add_argument("--say", default="nothing")
+    parser.add_argument("--leak", default="", help="a text to put wherever a server can put text")
+    parser.add_argument("--model", default="tiny")
+    parser.add_argument("--healthy", type=int, default=10**9, help="how many looks find it so")
+    parser.add_argument("--fail-every", type=int, default=0)
     parser.add_argument("--gap-s", type=float, default=0.001)
     asyncio.run(serve(parser.parse_args()))

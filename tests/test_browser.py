@@ -1,7 +1,8 @@
-"""The built site in a real Chromium: every chart of every page, both themes, instant navigation, file://, and where numbers lead."""
+"""The built site in a real Chromium: charts of every page, both themes, instant navigation, file://, and where numbers lead."""
 
 from __future__ import annotations
 
+import json
 import random
 import re
 import shutil
@@ -10,8 +11,12 @@ from collections.abc import Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from urllib.parse import unquote, urljoin
 
+import numpy as np
 import pytest
+
+from genreport.evaluate import evaluate
 
 pytestmark = pytest.mark.slow
 
@@ -101,16 +106,31 @@ def test_every_chart_of_every_page_is_drawn_without_a_console_error(served, page
     assert [u for u in page.requested if not u.startswith((url, "data:", "blob:"))] == []
 
 
-def test_charts_are_drawn_after_instant_navigation_and_after_a_change_of_theme(served, page):
+def test_charts_of_every_report_are_drawn_after_instant_navigation(served, page):
     url, _ = served
     page.goto(url + "rounds/round2/index.html")
     page.evaluate("window.neverReloaded = true")
-    page.locator("article a", has_text="Concurrency curve").first.click()
-    page.wait_for_url(re.compile("concurrency"))
-    page.locator(".gr-chart svg").first.wait_for(timeout=10_000)
+    reports = page.locator("article table").first.locator("a")
+    hrefs = [reports.nth(k).get_attribute("href") for k in range(reports.count())]
+    drawn = 0
+    for href in hrefs:
+        page.locator(f'article table a[href="{href}"]').first.click()
+        page.wait_for_url(re.compile(re.escape(href.rpartition("../")[2])))
+        page.locator("article h1").wait_for()
+        drawn += draw_all(page)
+        page.go_back()
+        page.wait_for_url(re.compile(r"rounds/round2/(index\.html)?$"))
+        page.locator(f'article table a[href="{href}"]').first.wait_for()
     assert page.evaluate("window.neverReloaded") is True
+    assert drawn > 10
+    assert page.problems == []
+
+
+def test_charts_are_drawn_again_in_the_other_theme(served, page):
+    url, _ = served
+    page.goto(url + "rounds/round2/concurrency/index.html")
     before = page.evaluate("document.body.getAttribute('data-md-color-scheme')")
-    for _ in range(2):
+    for _ in range(3):
         page.locator("form[data-md-component=palette] label:visible").first.click()
         if page.evaluate("document.body.getAttribute('data-md-color-scheme')") != before:
             break
@@ -140,42 +160,63 @@ def test_the_search_finds_a_report_without_a_network(served, page):
 
 def test_fifty_random_numbers_end_at_a_highlighted_line_that_holds_their_value_or_inputs(served, page):
     url, site = served
+    known = _manifest(site)
     numbers = [(path, href) for path in pages_of(site) for href in _numbers(site / path)]
     chosen = random.Random(20261129).sample(numbers, 50)
     for path, href in chosen:
         page.goto(url + path)
         page.locator(f'a.gr-num[href="{href}"]').first.click()
         page.wait_for_url(re.compile("/figures/"))
-        entry = page.locator(":target")
-        assert entry.count() == 1, href
-        _follow_to_a_line(page)
+        leaf = known[_follow_to_a_line(page)]
         line = page.locator(":target")
-        assert line.count() == 1
-        assert line.inner_text().strip(), href
-        colour = line.evaluate("e => getComputedStyle(e).backgroundColor")
-        other = page.locator("span[id^=L]:not(:target)").first
-        if other.count():
-            assert colour != other.evaluate("e => getComputedStyle(e).backgroundColor")
+        assert line.count() == 1, href
+        assert _holds(line.inner_text(), leaf, page.url), (href, leaf["id"], line.inner_text()[:200])
+        assert line.evaluate("e => getComputedStyle(e).backgroundColor") != "rgba(0, 0, 0, 0)"
     assert page.problems == []
 
 
+def _manifest(site: Path) -> dict[str, dict]:
+    manifest = json.loads((site / "rounds" / "round2" / "provenance.json").read_text("utf-8"))
+    return {figure["id"]: figure for figure in manifest["figures"]}
+
+
 def _numbers(path: Path) -> list[str]:
-    text = path.read_text("utf-8")
-    return re.findall(r'class="gr-num"\s+href="([^"]+)"', text)
+    """Links of the numbers that have a value, but for the counts over the manifest, which end there."""
+    found = re.findall(r'class="gr-num"\s+href="([^"]+)"', path.read_text("utf-8"))
+    return [href for href in found if "#evidence." not in href]
 
 
-def _follow_to_a_line(page) -> None:
-    """From a derivation through its inputs to the first source line."""
+def _follow_to_a_line(page) -> str:
+    """From a derivation through its first inputs to a source line; returns the figure that names the line."""
     for _ in range(12):
         entry = page.locator(":target")
+        id = entry.get_attribute("id")
         sources = entry.locator('a[href*="sources/"][href*="#L"]')
         if sources.count():
-            sources.first.click()
-            page.wait_for_url(re.compile("/sources/.*#L"))
-            return
-        entry.locator('a[href*="figures/"], a[href^="#"], a[href*=".html#"]').filter(has_not_text="¶").first.click()
-        page.wait_for_timeout(50)
+            href = sources.first.get_attribute("href")
+            page.goto(urljoin(page.url, href))
+            return id
+        inputs = entry.locator('a[href*="figures/"]')
+        assert inputs.count(), f"{id} leads nowhere"
+        page.goto(urljoin(page.url, inputs.first.get_attribute("href")))
     raise AssertionError("no source line within twelve steps")
+
+
+def _holds(text: str, figure: dict, url: str) -> bool:
+    """Whether a listed line is the one the figure names, and gives its value where one line does."""
+    source, line = figure["sources"][0], int(url.rpartition("#L")[2])
+    file = unquote(url.partition("/sources/")[2].partition(".html")[0])
+    if source["type"] == "rows":
+        return [file, line] in source["picks"] and json.loads(text)["t0_us"] is not None
+    if source["type"] == "samples":
+        return file == source["file"] and line in source["lines"] and isinstance(json.loads(text), list)
+    if source["type"] == "lines":
+        return file == source["file"] and source["first"] <= line <= source["last"]
+    if source["type"] == "line":
+        names = {"line": re.search(source["pattern"], text)[1]}
+    else:
+        names = {"field": np.array(json.loads(text.partition(":")[2].strip().rstrip(",")))}
+    return bool(np.isclose(evaluate(figure["formula"], names), figure["value"], rtol=1e-9))
 
 
 @pytest.mark.parametrize("width", [390, 1280])

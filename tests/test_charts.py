@@ -7,9 +7,12 @@ import json
 import re
 from pathlib import Path
 
+import altair as vega
 import pytest
 
 from genreport import charts
+from genreport.charts.colours import ENGINE_COLOURS, GROUP_COLOURS, PAPER, RAMP_COLOURS
+from genreport.charts.marks import LABEL_GAP, apart
 from genreport.provenance import Line, Quantity
 
 ASSETS = Path(__file__).parents[1] / "docs" / "assets"
@@ -86,6 +89,11 @@ def test_every_number_in_a_chart_names_its_figure(chart):
 
 
 @pytest.mark.parametrize("chart", every_chart(), ids=lambda chart: chart.name)
+def test_every_chart_holds_against_the_schema(chart):
+    assert vega.LayerChart.from_dict(chart.spec, validate=True)
+
+
+@pytest.mark.parametrize("chart", every_chart(), ids=lambda chart: chart.name)
 def test_no_chart_computes_a_number_in_the_browser(chart):
     assert '"transform"' not in json.dumps(chart.spec)
     assert "NaN" not in json.dumps(chart.spec)
@@ -144,7 +152,7 @@ def test_flagged_points_are_hollow_and_say_why():
     flagged = rows()
     flagged[2]["flag"] = "short outputs"
     layers = charts.throughput(flagged).spec["layer"]
-    hollow = [la for la in layers if la["mark"]["type"] == "point" and la["mark"].get("fill") == charts.PAPER]
+    hollow = [la for la in layers if la["mark"]["type"] == "point" and la["mark"].get("fill") == PAPER]
     assert len(hollow) == 1
     assert any(tip["field"] == "flag" for tip in hollow[0]["encoding"]["tooltip"])
 
@@ -174,8 +182,8 @@ def test_a_crossing_leads_to_its_derivation():
 
 def test_labels_at_line_ends_stay_apart_and_keep_their_order():
     pixels = [100.0, 101.0, 103.0, 200.0]
-    placed = [pixel + shift for pixel, shift in zip(pixels, charts._apart(pixels), strict=True)]
-    assert all(b - a >= charts.LABEL_GAP - 1 for a, b in itertools.pairwise(placed))
+    placed = [pixel + shift for pixel, shift in zip(pixels, apart(pixels), strict=True)]
+    assert all(b - a >= LABEL_GAP - 1 for a, b in itertools.pairwise(placed))
     assert placed[3] == 200
 
 
@@ -216,6 +224,6 @@ def test_every_colour_can_be_read_on_its_paper(theme):
 
 def test_fallback_colours_are_those_of_the_light_theme():
     style = (ASSETS / "colours.css").read_text("utf-8")
-    for letter, colours in (("e", charts.ENGINE_COLOURS), ("g", charts.GROUP_COLOURS), ("s", charts.RAMP_COLOURS)):
+    for letter, colours in (("e", ENGINE_COLOURS), ("g", GROUP_COLOURS), ("s", RAMP_COLOURS)):
         for place, colour in enumerate(colours, 1):
             assert re.search(rf"--gr-{letter}{place}: (#\w+);", style)[1] == colour

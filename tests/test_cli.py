@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import subprocess
 import sys
@@ -42,7 +43,8 @@ def test_help_names_the_commands_in_the_order_of_a_first_use():
 
 
 def test_help_imports_nothing_heavy():
-    code = "import sys; import genreport.cli; print([m for m in ('pandas', 'altair', 'httpx', 'jinja2') if m in sys.modules])"
+    heavy = "('pandas', 'altair', 'httpx', 'jinja2')"
+    code = f"import sys; import genreport.cli; print([m for m in {heavy} if m in sys.modules])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"
 
@@ -115,6 +117,13 @@ def test_explain_without_a_figure_lists_them(round_path):
     assert "concurrency.vllm-bf16.c4.ttft.p50" in call("explain", str(round_path)).split("\n")
 
 
+def test_the_counts_of_the_evidence_page_are_listed_and_explained_too(round_path):
+    assert "evidence.recomputed" in call("explain", str(round_path)).split("\n")
+    output = call("explain", str(round_path), "evidence.failures")
+    assert output.startswith("evidence.failures = 0 count")
+    assert "count    of failures in the manifest" in output
+
+
 def test_an_unknown_figure_suggests_near_ones(round_path):
     output = one_line("explain", str(round_path), "concurrency.vllm-bf16.c4.ttft.p55")
     assert "did you mean" in output
@@ -138,3 +147,39 @@ def test_a_sealed_file_that_is_no_record_is_named(round_path):
     (round_path / "machine.json").write_text(json.dumps({"format": "genreport-machine/1"}))
     output = call("check", str(round_path), code=1)
     assert "machine.json: changed since it was sealed" in output
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device", "runs/x/a.json"),
+         "genreport: runs/x/a.json: No space left on device; make room on the disk; `run --resume` goes on with a round"),
+        (PermissionError(errno.EACCES, "Permission denied", "out"),
+         "genreport: out: Permission denied; choose a folder that you may read and write"),
+        (OSError(errno.EIO, "Input/output error"), "genreport: Input/output error"),
+        (OSError("odd"), "genreport: odd"),
+    ],
+)  # fmt: skip
+def test_what_the_system_refuses_is_one_line(error, told, monkeypatch):
+    def refused(*_, **__):
+        raise error
+
+    monkeypatch.setattr("genreport.runner.run", refused)
+    assert one_line("run", "plan.yaml", "--out", "runs/new") == told + "\n"
+
+
+def test_a_round_below_a_file_is_refused_in_one_line(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("plan.yaml").write_text(
+        "plan: 1\nengines: [{id: a, kind: openai, model: m, url: 'http://127.0.0.1:9'}]\n"
+        "tests: [{id: t, kind: concurrency, input: 1, output: 1, levels: [1]}]\n"
+    )
+    assert "Not a directory" in one_line("run", "plan.yaml", "--out", "plan.yaml/round")
+
+
+def test_a_reader_that_has_gone_is_no_error(monkeypatch):
+    def gone(*_, **__):
+        raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+
+    monkeypatch.setattr("genreport.runner.run", gone)
+    assert call("run", "plan.yaml", "--out", "runs/new", code=1) == ""

@@ -13,7 +13,7 @@ import pytest
 
 from fault_server import HEAD, chunk, serving, sse
 from genreport.client import Call, Client, Clock
-from genreport.records import Request
+from genreport.records import MESSAGE_LIMIT, TEXT_LIMIT, Request
 
 pytestmark = pytest.mark.anyio
 
@@ -47,6 +47,11 @@ async def observe(*scripts, body=None, **options) -> tuple[Request, list]:
     """One request to these scripts, its stamps on the server's clock, and the server's peers."""
     async with serving(*scripts) as server, Client(server.url, **{"stall_s": 5, **options}) as client:
         return await client.complete(call(**(body or {})), Clock(0)), server.peers
+
+
+def written(record: Request) -> Request:
+    """The record as it stands in a file of a round in which nothing is to be hidden."""
+    return record.published(lambda value: value)
 
 
 def stamps(record: Request) -> list[int]:
@@ -165,7 +170,8 @@ async def test_an_http_error_keeps_status_and_words():
     record, _ = await observe(error)
     assert (record.failure.kind, record.failure.status, record.kinds) == ("http", 500, "")
     assert record.failure.message.startswith('{"error": "xxx')
-    assert len(record.failure.message) == 2000
+    assert len(record.failure.message) > 5000  # cut when it is written, after it was redacted
+    assert len(written(record).failure.message) == MESSAGE_LIMIT
 
 
 async def test_a_redirect_is_a_failure_and_is_not_followed():
@@ -194,6 +200,55 @@ async def test_silence_before_the_answer_is_a_stall_and_not_retried():
 
     record, peers = await observe(silence, stall_s=0.05)
     assert (record.failure.kind, record.retries, len(peers)) == ("stall", 0, 1)
+
+
+async def test_a_server_that_drips_comments_holds_a_request_no_longer_than_it_may_take():
+    async def drip(peer):
+        await peer.start()
+        await peer.event(token("a"))
+        while True:
+            await peer.send(chunk(b": still here\n\n"))
+            await asyncio.sleep(0.01)
+
+    record, _ = await observe(drip, stall_s=5, request_s=0.15)
+    assert (record.failure.kind, record.failure.status, record.kinds) == ("stall", 200, "t")
+    assert record.failure.message == "not complete after 0.15 s"
+    assert 140_000 <= record.end_us - record.t0_us < 2_000_000
+
+
+async def test_a_server_that_ignores_max_tokens_is_stopped_with_what_it_said():
+    async def endless(peer):
+        await peer.start()
+        while True:
+            await peer.event(token("a"))
+            await asyncio.sleep(0.005)
+
+    async with serving(endless, ok) as server, Client(server.url, request_s=0.1) as client:
+        first, second = [await client.complete(call(index), Clock(0)) for index in range(2)]
+        assert (first.failure.kind, set(first.kinds)) == ("stall", {"t"})
+        assert second.failure is None
+
+
+async def test_a_head_that_never_ends_is_given_up_as_well():
+    async def endless_head(peer):
+        await peer.send(HEAD)
+        while True:
+            await peer.send(b"X-More: 1\r\n")
+            await asyncio.sleep(0.02)
+
+    record, _ = await observe(endless_head, request_s=0.1)
+    assert (record.failure.kind, record.failure.status, record.kinds) == ("stall", None, "")
+
+
+async def test_an_answer_without_end_in_bytes_is_a_protocol_failure():
+    async def flood(peer):
+        await peer.start()
+        while True:
+            await peer.event(*[token("x" * 1000)] * 20)
+
+    record, _ = await observe(flood, answer_bytes=200_000)
+    assert (record.failure.kind, record.failure.status) == ("protocol", 200)
+    assert set(record.kinds) == {"t"}
 
 
 async def test_broken_json_is_a_protocol_failure_among_the_events():
@@ -293,12 +348,27 @@ async def test_a_connection_that_was_announced_to_stay_but_closed_is_replaced_on
         assert server.peers[1].read_us <= second.t0_us <= server.peers[2].read_us
 
 
-async def test_a_connection_that_died_twice_is_a_stream_failure():
+async def test_a_kept_connection_whose_replacement_dies_too_is_a_stream_failure():
+    async def close_unannounced(peer):
+        await ok(peer)
+        await asyncio.sleep(0.05)
+
     async def vanish(peer):
         peer.hang_up()
 
-    record, peers = await observe(vanish)
-    assert (record.failure.kind, record.retries, len(peers)) == ("stream", 1, 2)
+    async with serving(close_unannounced, vanish) as server, Client(server.url) as client:
+        await client.complete(call(0), Clock(0))
+        record = await client.complete(call(1), Clock(0))
+        assert (record.failure.kind, record.retries, len(server.peers)) == ("stream", 1, 3)
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+async def test_a_new_connection_that_dies_unanswered_is_a_failure_and_not_tried_again(fresh):
+    async def vanish(peer):
+        peer.hang_up()
+
+    record, peers = await observe(vanish, ok, fresh_connections=fresh)
+    assert (record.failure.kind, record.retries, len(peers)) == ("stream", 0, 1)
 
 
 async def test_a_connection_that_died_within_its_answer_is_not_retried():
@@ -355,7 +425,7 @@ async def test_hostile_text_is_kept_as_text_and_cut():
 
     record, _ = await observe(hostile)
     assert record.text.startswith("\ufffd\x00\x1b[2J</script>yy")
-    assert len(record.text) == 65536
+    assert len(written(record).text) == TEXT_LIMIT
     assert Request.model_validate_json(record.model_dump_json()) == record
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from genreport.dialect import Event, clean, kind_letters, parse, token_counts
+from genreport.dialect import MESSAGE_ROOM, Event, clean, kind_letters, parse, token_counts
 from genreport.records import Usage
 
 
@@ -115,7 +115,7 @@ def test_an_error_under_200_is_a_failure_with_the_servers_words(error):
 def test_what_is_no_json_object_is_a_protocol_failure(payload):
     event = parse(payload)
     assert (event.kind, event.failure.kind) == ("x", "protocol")
-    assert len(event.failure.message) <= 2000
+    assert len(event.failure.message) <= MESSAGE_ROOM
 
 
 @pytest.mark.parametrize("payload", ["null", "", " ", "{}", '{"choices": []}', '{"type": "ping"}'])

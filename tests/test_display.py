@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from genreport.audit import _shows
+from genreport.audit.numbers import shows
 from genreport.display import NARROW, shown
 
 
@@ -31,9 +31,27 @@ def test_a_value_is_rounded_once_to_three_digits(value, unit, text):
     assert shown(value, unit).replace(NARROW, " ") == text
 
 
-@given(st.floats(1e-7, 1e12), st.sampled_from(["s", "tok/s", "share", "ratio", "bytes", "1", "FLOP/s", "bytes/s"]))
+UNITS = (
+    "s",
+    "tok/s",
+    "req/s",
+    "share",
+    "ratio",
+    "bytes",
+    "1",
+    "count",
+    "tokens",
+    "FLOP",
+    "FLOP/s",
+    "bytes/s",
+    "W",
+    "J/tok",
+)
+
+
+@given(st.floats(1e-7, 1e12), st.sampled_from(UNITS))
 def test_the_audit_reads_back_what_a_page_shows(value, unit):
-    assert _shows(shown(value, unit), value)
+    assert shows(shown(value, unit), value, unit)
 
 
 @given(st.floats(1e-4, 1e9), st.sampled_from(["s", "tok/s", "share", "ratio"]))
@@ -41,4 +59,21 @@ def test_a_changed_digit_is_noticed(value, unit):
     text = shown(value, unit)
     digit = next(c for c in text if c.isdigit())
     changed = text.replace(digit, str((int(digit) + 3) % 10), 1)
-    assert not _shows(changed, value)
+    assert not shows(changed, value, unit)
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "unit"),
+    [
+        ("14.1 s", 14.1, "count"),
+        ("14.1", 14.1, "s"),
+        ("14.1 ms", 14.1, "s"),
+        ("14.1 MiB", 14.1, "bytes"),
+        ("14.1 furlongs", 14.1, "tok/s"),
+        ("14.1 %", 14.1, "ratio"),
+        ("14.1 ms", [0.0141], "s"),
+        ("fourteen", 14, "count"),
+    ],
+)
+def test_a_unit_that_such_a_value_does_not_have_is_noticed(text, value, unit):
+    assert not shows(text, value, unit)

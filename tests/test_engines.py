@@ -6,12 +6,13 @@ import asyncio
 import os
 import sys
 import time
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import httpx
 import pytest
 
-from genreport.engines import KINDS, exposition, llamacpp
+from genreport.engines import KINDS, asking, exposition, llamacpp
 from genreport.engines import server as server_module
 from genreport.engines.process import Log, Process, pinned, wait_ready
 from genreport.engines.server import Samples, Server
@@ -86,11 +87,31 @@ def test_only_busy_slots_are_kept() -> None:
     assert llamacpp.busy_slots([newer, older, slot | {"is_processing": False}]) == [[3, 64, 0, 7], [3, 64, 0, 8]]
 
 
+def test_a_slot_is_four_whole_numbers_whatever_the_server_says() -> None:
+    slot = {"id": "7", "n_prompt_tokens_processed": 2.0, "n_prompt_tokens_cache": False, "is_processing": True}
+    assert llamacpp.busy_slots([slot | {"next_token": {"n_decoded": 1}}]) == [[7, 2, 0, 1]]
+    for said in ("sk-not-a-number", None, float("inf")):
+        with pytest.raises((ValueError, TypeError, ArithmeticError)):
+            llamacpp.busy_slots([slot | {"id": said, "next_token": {"n_decoded": 1}}])
+
+
+@pytest.mark.anyio
+async def test_slots_that_are_no_numbers_are_not_sampled() -> None:
+    slot = (
+        '[{"is_processing": true, "id": %s, "n_prompt_tokens_processed": 1, "n_prompt_tokens_cache": 0, '
+        '"next_token": [{"n_decoded": 1}]}]'
+    )
+    pages = iter([slot % "5", slot % "1e999", slot % '"sk-secret"', "[" * 100_000])
+    server = server_of(lambda _: httpx.Response(200, text=next(pages)), "llamacpp")
+    assert [await server._busy_slots() for _ in range(4)] == [[[5, 1, 0, 1]], None, None, None]
+    await server.http.aclose()
+
+
 def test_what_an_engine_prints_is_in_its_log_by_byte_offsets() -> None:
     process = python("print('one', flush=True); import sys; print('tw\\u00f6', file=sys.stderr); sys.exit(3)")
     try:
         wait_for(lambda: process.exit_code is not None)
-        assert process.log.text(4, process.log.size()) == "twö\n"
+        assert process.log.bytes(4, process.log.size()).decode() == "twö\n"
         assert process.death() == "exit code 3, last log line: twö"
     finally:
         process.stop(1)
@@ -101,7 +122,7 @@ def test_a_flood_of_log_does_not_block_an_engine() -> None:
     try:
         wait_for(lambda: process.exit_code == 7)
         assert process.log.size() == 5_000_000
-        assert len(process.log.last_line()) == 4096
+        assert process.log.last_line() == "longer than 4096 bytes"
     finally:
         process.stop(1)
 
@@ -277,3 +298,69 @@ def test_nothing_sampled_makes_no_file() -> None:
 def test_a_log_that_holds_no_line_says_so(tmp_path: Path) -> None:
     (tmp_path / "log").write_text("\n \n")
     assert Log(tmp_path / "log").last_line() == "none"
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Log:
+    (tmp_path / "log").write_bytes(b"first\nkey=abcdef\nthird\nunfini")
+    return Log(tmp_path / "log")
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "found"),
+    [
+        (0, 6, (0, b"first\n")),
+        (6, 17, (6, b"key=abcdef\n")),
+        (8, 19, (17, b"third\n")),  # a line belongs to the range in which it ends
+        (0, 12, (0, b"first\nkey=abcdef\n")),
+        (12, 14, (17, b"")),
+        (17, 29, (17, b"third\n")),  # the rest is still being written
+        (29, 29, (29, b"")),
+        (40, 50, (40, b"")),
+    ],
+)
+def test_a_range_of_a_log_is_whole_lines(log: Log, start: int, end: int, found: tuple[int, bytes]) -> None:
+    assert log.lines(start, end) == found
+
+
+def test_ranges_of_a_log_that_follow_each_other_share_no_line_and_lose_none(log: Log) -> None:
+    for cut in range(30):
+        (start, before), (_, after) = log.lines(0, cut), log.lines(cut, 29)
+        assert start == 0
+        assert before + after == b"first\nkey=abcdef\nthird\n"
+
+
+def test_the_last_words_of_a_writer_that_ended_need_no_line_end(log: Log) -> None:
+    assert log.lines(20, 29, ended=True) == (23, b"unfini")
+
+
+def test_a_log_that_went_away_is_empty(tmp_path: Path) -> None:
+    assert Log(tmp_path / "none").lines(3, 9) == (3, b"")
+    assert Log(tmp_path / "none").last_line() == "none"
+
+
+def test_a_last_line_is_whole_or_not_told(tmp_path: Path) -> None:
+    (tmp_path / "log").write_text("sk-" + "x" * 5000 + "\nfatal: out of luck\n\n")
+    assert Log(tmp_path / "log").last_line() == "fatal: out of luck"
+    (tmp_path / "log").write_text("start\n" + "x" * 5000 + "\n")
+    assert Log(tmp_path / "log").last_line() == "longer than 4096 bytes"
+
+
+@pytest.mark.anyio
+async def test_an_endpoint_that_drips_or_pours_holds_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def drip() -> AsyncIterator[bytes]:
+        while True:
+            await asyncio.sleep(0.01)
+            yield b"x"
+
+    async def pour() -> AsyncIterator[bytes]:
+        while True:
+            yield b"x" * 1000
+
+    monkeypatch.setattr(asking, "MOST_BYTES", 50_000)
+    for stream in (drip, pour):
+        answer = httpx.MockTransport(lambda _, stream=stream: httpx.Response(200, content=stream()))
+        async with httpx.AsyncClient(transport=answer, base_url="http://engine") as client:
+            began = time.monotonic()
+            assert await asking.asked(client, "/metrics", 0.1) is None
+            assert time.monotonic() - began < 2

@@ -3,8 +3,11 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from compose import compose_round, sweep
 from genreport.errors import PlanError
+from genreport.figures import compute
 from genreport.plan import level_seed, read_plan
+from genreport.plan.model import FIGURES, LATENCIES
 
 GOOD = """\
 plan: 1
@@ -143,8 +146,44 @@ def test_an_unset_variable_is_a_mistake_of_its_line(mistakes):
 def test_secrets_are_the_keys_and_the_settings_named_like_keys(plan):
     text = GOOD.replace("THREADS: 1", 'HF_TOKEN: abc, OTHER: "${MY_SECRET}"')
     text = text.replace("    ceilings", "    api_key_env: SOME\n    ceilings")
-    env = ENV | {"SOME": "key", "MY_SECRET": "hush"}
-    assert plan(text, env).secrets(env) == ["abc", "hush", "key"]
+    env = ENV | {"SOME": "a-long-key", "MY_SECRET": "hush"}
+    assert plan(text, env).secrets(env) == ["a-long-key", "abc", "hush"]
+
+
+def test_a_key_that_is_too_short_to_be_told_from_words_is_refused(plan, mistakes):
+    text = GOOD.replace("    ceilings", "    api_key_env: SOME\n    ceilings")
+    told = "the key in SOME has 7 characters; one of fewer than 8 can not be told from other words in logs and answers"
+    found = mistakes(text, env=ENV | {"SOME": "1234567"})
+    assert found == [(line_of(text, "SOME"), f"engines[1].api_key_env: {told}")]
+    assert plan(text, ENV | {"SOME": "12345678"}).secrets(ENV | {"SOME": "12345678"}) == ["12345678"]
+
+
+@pytest.mark.parametrize(("word", "id"), [("two", "two"), ("np4", "two-np4"), ("wee", "sweep"), ("llama", "llamacpp")])
+def test_a_text_to_redact_that_is_part_of_an_id_is_a_mistake(plan, mistakes, word, id):
+    told = f"redact[2]: {word!r} is part of {id!r}, which the round can not do without; rename one"
+    for written in (word, "${WORD}"):
+        text = f'{GOOD}redact: [/srv/two, "{written}"]\n'
+        assert mistakes(text, env=ENV | {"WORD": word}) == [(line_of(text, "redact"), told)]
+    assert plan(f"{GOOD}redact: [/srv/two, zebra]\n").redact == ["/srv/two", "zebra"]
+
+
+def test_a_request_has_its_longest_time(plan, mistakes):
+    assert [test.request_s for test in plan().tests] == [600, 600, 600]
+    text = GOOD.replace("kind: cliff", "kind: cliff\n    request_s: 0")
+    assert mistakes(text) == [(line_of(text, "request_s"), "tests[3].request_s: must be above 0, not 0")]
+
+
+def test_ids_and_names_of_a_plan_are_words_that_name_nobody(plan):
+    assert {"one", "two", "two-np4", "sweep", "wall", "c8", "in128", "normal", "penalty", "vllm", "m"} <= plan().words()
+
+
+def test_a_hypothesis_may_be_about_exactly_what_is_computed(tmp_path):
+    ledger = compute(compose_round(tmp_path / "round", tests=[sweep(1)], repeats=1)).ledger
+    level = "concurrency.vllm-bf16.c1"
+    for latency, statistics in LATENCIES.items():
+        computed = {id for id in ("mean", "p50", "p90", "p95", "p99") if f"{level}.{latency}.{id}" in ledger}
+        assert computed == set(statistics)
+    assert [figure for figure in FIGURES if f"{level}.{figure}" not in ledger] == []
 
 
 def test_ceilings_are_measured_for_engines_started_here_unless_cited(plan):
@@ -222,8 +261,9 @@ hypotheses:
         (16, "slos[1].below_ms: must be above 0, not 0"),
         (16, "slos[1].figure: unknown value 'tft'; did you mean 'ttft'?"),
         (18, "hypotheses[1].engine: unknown engine 'c'; known are Vllm bf16, a"),
-        (18, "hypotheses[1].figure: 'throughput' is no figure of a level; e.g. output_throughput, request_throughput, "
-             "goodput, mean_in_flight, stall_share, mbu, mfu, ttft.p50, itl.p99"),
+        (18, "hypotheses[1].figure: 'throughput' is no figure of a level; known are output_throughput, request_throughput, "
+             "goodput, mean_in_flight, stall_share, mbu, mfu, ttft.mean, ttft.p50, ttft.p90, ttft.p99, tpot.mean, tpot.p50, "
+             "tpot.p90, tpot.p99, itl.p50, itl.p90, itl.p99, e2el.p50, e2el.p90, e2el.p95, e2el.p99"),
         (18, "hypotheses[1].test: unknown test 's'; known are engine, l, t"),
         (19, "hypotheses[2]: needs exactly one of against_round, against_engine"),
     ]  # fmt: skip

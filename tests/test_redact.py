@@ -1,4 +1,6 @@
 import re
+import socket
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -13,6 +15,7 @@ def known_machine():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(redact.platform, "node", lambda: "zephyr.lan")
         patch.setattr(redact.getpass, "getuser", lambda: "alice")
+        patch.setattr(redact.Path, "home", lambda: redact.Path("/home/vllm"))
         patch.setattr(redact.psutil, "net_if_addrs", dict)
         yield
 
@@ -28,12 +31,12 @@ def redactor(known_machine):
         ("/home/bob/models/m.gguf:12", "<path>/m.gguf:12"),
         ("/home/bob", "<path>"),
         ("/root/", "<path>"),
-        ("PATH=/usr/bin:/home/u/bin:/work/x", "PATH=/usr/bin:<path>/bin:<path>/x"),
-        ("['/work/main','/tmp/a']", "['<path>/main','<path>/a']"),
+        ("PATH=/usr/bin:/home/u/bin:/mnt/x", "PATH=/usr/bin:<path>/bin:<path>/x"),
+        ("['/srv/x','/tmp/a']", "['<path>/x','<path>/a']"),
         ("file:///root/.cache/hub", "file://<path>/hub"),
         ("ipc:///tmp/abc-def", "ipc://<path>/abc-def"),
         ("\\n/home/u/z", "\\n<path>/z"),
-        ("\x1b[0m/work/a/b\x1b[0m", "\x1b[0m<path>/b\x1b[0m"),
+        ("\x1b[0m/mnt/a/b\x1b[0m", "\x1b[0m<path>/b\x1b[0m"),
         ("-I/home/u/include", "-I<path>/include"),
         ("~/x/y", "<path>/y"),
         (r"C:\Users\bob\x.txt", "<path>/x.txt"),
@@ -98,10 +101,10 @@ def test_secrets_and_names_are_replaced(redactor, given, shown):
 
 def test_values_are_redacted_through_keys_lists_and_argument_pairs(redactor):
     given = {
-        "command": ["serve", "--api-key", "k", "-m", "/work/z/m.gguf"],
+        "command": ["serve", "--api-key", "k", "-m", "/home/ada/z/m.gguf"],
         "api_key": "k",
-        "env": {"HF_TOKEN": "z", "CACHE": "/work/a"},
-        "/work/a/k": 1,
+        "env": {"HF_TOKEN": "z", "CACHE": "/srv/a"},
+        "/srv/a/k": 1,
         "prompt_tokens": 5,
         "none": None,
     }
@@ -113,6 +116,63 @@ def test_values_are_redacted_through_keys_lists_and_argument_pairs(redactor):
         "prompt_tokens": 5,
         "none": None,
     }
+
+
+@pytest.fixture
+def odd_names(monkeypatch):
+    monkeypatch.setattr(redact.platform, "node", lambda: "api")
+    monkeypatch.setattr(redact.getpass, "getuser", lambda: "vllm")
+    monkeypatch.setattr(redact.Path, "home", lambda: redact.Path("/home/smollm2"))
+    return Redactor(known=["smollm2", "ada"])
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        'vllm:num_requests_running{engine="0",model_name="smollm2"} 1.0',
+        "# TYPE vllm:num_requests_running gauge",
+        "    kind: vllm\n    id: smollm2",
+        "INFO [api_server.py:12] vllm API server, api ready; smollm2 served",
+        "GET /api/tags vllm==0.27.1 vllm-bf16 @vllm vllm@0.27.1",
+        {"kind": "vllm", "owned_by": "vllm", "id": "smollm2", "engines": ["vllm", "api"], "vllm": {"api": 1}},
+    ],
+)
+def test_a_user_or_a_host_named_like_an_engine_destroys_no_data(odd_names, data):
+    assert odd_names.value(data) == data
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        ("vllm@api ~ $ smollm2@api.lan", "<user>@<host> ~ $ <user>@<host>.lan"),
+        ("USER=vllm LOGNAME='smollm2' uid=1000(vllm)", "USER=<user> LOGNAME='<user>' uid=1000(<user>)"),
+        ("host=api, 'hostname': 'api', --host api", "host=<host>, 'hostname': '<host>', --host <host>"),
+        ("http://api:8101/v1 listening on api:8101", "http://<host>:8101/v1 listening on <host>:8101"),
+        ("/home/vllm/x and /home/vllm", "<path>/x and <path>"),
+        ({"user": "vllm", "hostname": "api", "name": "vllm"}, {"user": "<user>", "hostname": "<host>", "name": "vllm"}),
+    ],
+)
+def test_where_only_a_name_can_stand_it_is_replaced_whatever_it_is(odd_names, given, shown):
+    assert odd_names.value(given) == shown
+    assert odd_names.value(shown) == shown
+
+
+def test_a_user_named_like_an_id_of_the_plan_leaves_the_id(monkeypatch):
+    monkeypatch.setattr(redact.getpass, "getuser", lambda: "ada")
+    assert Redactor(known=["ada"]).text("engine ada, user: ada") == "engine ada, user: <user>"
+    assert Redactor().text("engine ada, user: ada") == "engine <user>, user: <user>"
+
+
+def test_addresses_of_this_machine_are_hosts_and_those_of_every_machine_are_not(monkeypatch):
+    def at(family, address):
+        return SimpleNamespace(family=family, address=address)
+
+    found = [
+        at(socket.AF_INET, "127.0.0.1"), at(socket.AF_INET, "192.0.2.7"), at(socket.AF_INET6, "2001:db8::7%eth0"),
+        at(socket.AF_INET6, "fe80::7%eth0"), at(-1, "aa:bb:cc:dd:ee:ff"),
+    ]  # fmt: skip
+    monkeypatch.setattr(redact.psutil, "net_if_addrs", lambda: {"eth0": found})
+    assert Redactor().text("127.0.0.1 192.0.2.7:80 2001:db8::7 fe80::7") == "127.0.0.1 <host>:80 <host> fe80::7"
 
 
 def test_names_that_any_machine_has_are_kept(monkeypatch):
@@ -142,8 +202,8 @@ FRAGMENTS = [
     "/home/",
     "/root",
     "/root/",
-    "/work",
-    "/work/",
+    "/mnt",
+    "/mnt/",
     "/tmp/a",
     "/usr",
     "/usr/",
@@ -171,6 +231,10 @@ FRAGMENTS = [
     "file://",
     "C:\\Users\\",
     "alice",
+    "vllm",
+    "vllm:",
+    "user=",
+    "host: ",
     "zephyr",
     "zephyr.lan",
     "Authorization:",
@@ -207,11 +271,11 @@ def test_redacting_twice_changes_nothing(redactor, text):
     assert redactor.text(once) == once
 
 
-@given(hostile, st.sampled_from(["/home", "/root", "/work"]), st.text("abcü.-_/", min_size=1), hostile)
+@given(hostile, st.sampled_from(["/home", "/root", "/mnt"]), st.text("abcü.-_/", min_size=1), hostile)
 def test_no_private_path_survives_anywhere_but_as_a_host_or_in_a_system_folder(redactor, before, folder, rest, after):
     shown = redactor.text(f"{before}{folder}/{rest}{after}")
-    kept = re.sub(r"""https?://(?:home|root|work)/|/usr[^\s"'<>:]*""", "", shown)
-    assert not re.search(r"/(home|root|work)/", kept)
+    kept = re.sub(r"""https?://(?:home|root|mnt)/|/usr[^\s"'<>:]*""", "", shown)
+    assert not re.search(r"/(home|root|mnt)/", kept)
 
 
 @pytest.mark.parametrize(

@@ -10,19 +10,21 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
+from gguf import GGUFWriter
 
-from genreport import rounds
+from genreport import rounds, runner
 from genreport.engines import server
 from genreport.errors import EngineError, PlanError, RoundError
 from genreport.plan import read_plan
 from genreport.progress import Silent
-from genreport.rounds import Level, Round
+from genreport.rounds import Level, Round, RoundWriter
 from genreport.runner import run
 from genreport.session import steps
 
@@ -150,14 +152,32 @@ class Interrupts(Silent):
     def __init__(self, after: int, number: int = signal.SIGINT) -> None:
         self.left, self.number = after, number
 
-    def level(self, key: str, requests: int, tokens: int) -> None:
+    def level(self, key: str, engine: str, requests: int, work: float) -> None:
         self.left -= 1
         if self.left < 0:
             os.kill(os.getpid(), self.number)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_round_keeps_what_is_done_and_goes_on(tmp_path: Path, port: int, number: int) -> None:
+@pytest.fixture
+def hang_up() -> Iterator[Callable[[Any], None]]:
+    """Sets how this process takes a lost terminal, which the one that runs the tests may have changed."""
+    before = signal.getsignal(signal.SIGHUP)
+    yield lambda how: signal.signal(signal.SIGHUP, how)
+    signal.signal(signal.SIGHUP, before)
+
+
+def test_a_hang_up_that_was_to_be_ignored_stays_ignored(hang_up: Callable[[Any], None]) -> None:
+    hang_up(signal.SIG_IGN)
+    assert signal.SIGHUP not in runner._endings()
+    hang_up(signal.SIG_DFL)
+    assert signal.SIGHUP in runner._endings()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_an_interrupted_round_keeps_what_is_done_and_goes_on(
+    tmp_path: Path, port: int, number: int, hang_up: Callable[[Any], None]
+) -> None:
+    hang_up(signal.SIG_DFL)
     plan, out = plan_of(tmp_path, engine(port)), tmp_path / "round"
     with pytest.raises(KeyboardInterrupt):
         measured(plan, out, progress=Interrupts(2, number))
@@ -229,6 +249,15 @@ def test_a_taken_port_and_a_wrong_model_are_refused(tmp_path: Path, port: int) -
     assert any("something answers at" in line for line in said.lines)
 
 
+def test_an_engine_that_is_ready_but_never_alive_is_given_up(tmp_path: Path, port: int) -> None:
+    said = Heard()
+    plan = plan_of(tmp_path, engine(port, "--healthy", "1"), engine(port, id="sound"))
+    with pytest.raises(EngineError, match=r"4 of 8 .* fake given up"):
+        measured(plan, tmp_path / "round", progress=said)
+    assert said.lines.count("fake: was ready, and gone before its first level") == 3
+    assert sorted(Round(tmp_path / "round").launches) == ["fake/1", "fake/2", "fake/3", "sound/1"]
+
+
 class Heard(Silent):
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -254,11 +283,122 @@ def test_secrets_and_paths_of_the_machine_reach_no_file(
         assert [word for word in hidden if word in text] == [], name
 
 
+SECRET = "hush-hush-4711"
+
+
+def model_called(path: Path, name: str) -> Path:
+    writer = GGUFWriter(path, "llama")
+    writer.add_name(name)
+    writer.add_tensor(f"{name}.weight", np.ones(4, dtype=np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+def planted(port: int, model: Path, *options: str, **fields: Any) -> dict[str, Any]:
+    """An engine with the secret in every place of the plan and of the server that can hold one."""
+    key = "${PLANTED_KEY}"
+    given = ["--key", key, "--say", key, "--leak", key, "--model", key, *options]
+    cited = {name: {"value": 1e10, "source": key} for name in CITED}
+    everywhere = engine(port, *given, api_key_env="PLANTED_KEY", model=key, precision=key, model_files=str(model))
+    everywhere |= {"sampling": {"stop": key}, "ceilings": cited, **fields}
+    everywhere["launch"] |= {"env": {"WORDS": key}, "cpus": "${PLANTED_CORES}"}
+    return everywhere
+
+
+@pytest.fixture
+def planted_round(tmp_path: Path, port: int, monkeypatch: pytest.MonkeyPatch) -> Round:
+    monkeypatch.setenv("PLANTED_KEY", SECRET)
+    monkeypatch.setenv("PLANTED_CORES", str(min(os.sched_getaffinity(0))))
+    model = model_called(tmp_path / f"{SECRET}.gguf", SECRET)
+    plan = plan_of(
+        tmp_path,
+        planted(port, model, "--fail-every", "5", "--die-after", "12"),
+        planted(port, model, id="other", kind="llamacpp"),
+        tests=[sweep(repeats=1, flags=["--gap-s", "0.002"])],
+    )
+    plan.write_text(f"{plan.read_text()}not_measured: ['{SECRET}']\n# {SECRET}\n")
+    return measured(plan, tmp_path / f"round of {SECRET}")
+
+
+def test_a_secret_planted_in_every_field_reaches_no_file(planted_round: Round) -> None:
+    found = planted_round
+    assert list(rounds.check(found.path)) == []
+    assert "<secret>" in found.head.name
+    for name, text in texts(found.path):
+        assert [word for word in (SECRET, SECRET[:7], SECRET[-7:]) if word in f"{name}\n{text}"] == [], name
+    # it was there to be found
+    launch = found.launches["fake+concurrency/1"]
+    told = json.dumps(launch.endpoints) + found.text(found.start_log_file("fake+concurrency/1")) + str(launch.version)
+    assert told.count("<secret>") >= 5
+    model = found.models[launch.model_facts]
+    assert (model.files[0].name, model.architecture.name) == ("<secret>.gguf", "<secret>")
+    assert model.tensors[0].name == "<secret>.weight"
+    requests = [request for level in found.levels for request in found.requests(level)]
+    whole = [request for request in requests if not request.failure]
+    assert {request.finish for request in whole} == {"<secret>"}
+    assert all(request.text.startswith("<secret> a") for request in whole)
+    assert [request.server for request in whole] == [{"metrics": {"<secret>": 1}}] * len(whole)
+    assert any("fatal: out of luck<secret>" in remark for level in found.levels for remark in level.facts.remarks)
+    first = found.levels[0]
+    assert all("<secret>" in found.text(first.file(file)) for file in (rounds.BEFORE, rounds.AFTER, rounds.ENGINE_LOG))
+
+
+def test_what_a_cut_would_tear_is_redacted_first(planted_round: Round) -> None:
+    requests = [request for level in planted_round.levels for request in planted_round.requests(level)]
+    messages = {request.failure.message for request in requests if request.failure and request.failure.kind == "http"}
+    assert messages == {"x" * 1990 + " <secret> "}
+
+
+def test_what_the_plan_says_is_written_as_it_says_it(planted_round: Round) -> None:
+    found = planted_round
+    assert found.levels[0].facts.sampling == {"temperature": 0, "ignore_eos": True, "stop": "${PLANTED_KEY}"}
+    for launch in found.launches.values():
+        assert (launch.model, launch.precision, launch.cpus) == ("${PLANTED_KEY}", "${PLANTED_KEY}", "${PLANTED_CORES}")
+        assert launch.env == {"WORDS": "${PLANTED_KEY}"}
+    ceilings = [ceiling for known in found.machine.ceilings.values() for ceiling in known.values()]
+    assert [ceiling.source for ceiling in ceilings] == ["${PLANTED_KEY}"] * 4
+
+
+def test_a_user_called_like_the_engine_changes_no_id_and_no_counter(
+    tmp_path: Path, port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("genreport.redact.getpass.getuser", lambda: "vllm")
+    monkeypatch.setattr("genreport.redact.platform.node", lambda: "concurrency")
+    plain = engine(port, "--say", "vllm@concurrency")
+    found = measured(plan_of(tmp_path, plain, tests=[sweep(repeats=1)]), tmp_path / "round")
+    assert list(rounds.check(found.path)) == []
+    assert (found.launches["fake/1"].kind, found.levels[0].facts.test) == ("vllm", "concurrency")
+    assert found.plan["engines"][0]["kind"] == "vllm"
+    assert "\nvllm:prompt_tokens_total{" in found.text(found.levels[0].file(rounds.BEFORE))
+    assert "with <user>@<host>\n" in found.text(found.levels[0].file(rounds.ENGINE_LOG))
+
+
+@pytest.mark.parametrize("broken", ["_write", "mend"])
+def test_a_beginning_that_was_cut_short_is_in_nobodys_way(
+    tmp_path: Path, port: int, monkeypatch: pytest.MonkeyPatch, broken: str
+) -> None:
+    plan, out = plan_of(tmp_path, engine(port), tests=[sweep(repeats=1)]), tmp_path / "round"
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RoundWriter, broken, killed)
+        with pytest.raises(KeyboardInterrupt):
+            measured(plan, out)
+    assert (out / "plan.yaml.part").is_file()
+    assert list(rounds.check(measured(plan, out, resume=True).path)) == []
+    assert not list(out.rglob("*.part"))
+
+
 @pytest.fixture
 def running(port: int, tmp_path: Path) -> Iterator[Path]:
     log = tmp_path / "running.log"
     with log.open("w") as output:
-        child = subprocess.Popen([sys.executable, str(FAKE), str(port), "--key", "k-e-y"], stdout=output)
+        child = subprocess.Popen([sys.executable, str(FAKE), str(port), "--key", "a-key-of-its-own"], stdout=output)
     try:
         while not listens(port):
             assert child.poll() is None
@@ -271,7 +411,7 @@ def running(port: int, tmp_path: Path) -> Iterator[Path]:
 def test_a_server_that_runs_already_is_measured_with_its_log_and_left_alone(
     tmp_path: Path, port: int, running: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("FAKE_API_KEY", "k-e-y")
+    monkeypatch.setenv("FAKE_API_KEY", "a-key-of-its-own")
     there = engine(port, api_key_env="FAKE_API_KEY", log_path=str(running), ceilings=None)
     del there["launch"], there["ceilings"]
     found = measured(plan_of(tmp_path, there), tmp_path / "round")

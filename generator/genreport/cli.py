@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 from collections.abc import Callable
 from functools import wraps
@@ -22,7 +23,7 @@ class Commands(click.Group):
 
 
 def reports_errors(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Translates our errors into one line on stderr and an exit code, once for all commands."""
+    """Translates our errors, and the system's, into one line on stderr and an exit code, once for all commands."""
 
     @wraps(command)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
@@ -31,11 +32,30 @@ def reports_errors(command: Callable[..., Any]) -> Callable[..., Any]:
         except GenreportError as error:
             click.echo(f"genreport: {error}" if error.exit_code == 1 else str(error), err=True)
             sys.exit(error.exit_code)
+        except BrokenPipeError:
+            raise  # the reader of our output has gone: click ends without a word
+        except OSError as error:
+            click.echo(f"genreport: {_of_the_system(error)}", err=True)
+            sys.exit(1)
         except KeyboardInterrupt:
             click.echo("genreport: interrupted", err=True)
             sys.exit(130)
 
     return wrapped
+
+
+CURES = {
+    errno.ENOSPC: "make room on the disk; `run --resume` goes on with a round",
+    errno.EDQUOT: "make room on the disk; `run --resume` goes on with a round",
+    errno.EACCES: "choose a folder that you may read and write",
+    errno.EPERM: "choose a folder that you may read and write",
+    errno.EROFS: "choose a folder that you may read and write",
+}
+
+
+def _of_the_system(error: OSError) -> GenreportError:
+    where = "" if error.filename is None else str(error.filename)
+    return GenreportError(error.strerror or str(error), where=where, cure=CURES.get(error.errno or 0, ""))
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -95,10 +115,11 @@ def build(rounds: tuple[str, ...], against: str | None, site: str) -> None:
 @click.option("--port", default=8000, show_default=True)
 @reports_errors
 def serve(rounds: tuple[str, ...], port: int) -> None:
-    """Preview the site of ROUNDS, reloading when a page, a template or a round changes."""
+    """Preview the site of ROUNDS (all in runs/ if none is named), reloading when a page, template or round changes."""
     from genreport.publish import preview
 
-    sys.exit(preview([Path(each) for each in rounds], port))
+    found = [Path(each) for each in rounds] or sorted(head.parent for head in Path("runs").glob("*/round.json"))
+    sys.exit(preview(found, port))
 
 
 @main.command()
@@ -109,11 +130,13 @@ def explain(round: str, figure: str | None) -> None:
     """Derive FIGURE of ROUND down to file and line; without FIGURE, list them all."""
     from genreport.explain import explain as derive
     from genreport.figures import compute
+    from genreport.publish import EVIDENCE, figures_of
     from genreport.rounds import verified
 
     opened = verified(round)
-    ledger = compute(opened).ledger
-    lines = derive(opened, ledger, figure) if figure else (q.id for q in ledger)
+    # the counts of the evidence page need every figure a second time
+    ledger = (figures_of if figure in EVIDENCE else compute)(opened).ledger
+    lines = derive(opened, ledger, figure) if figure else (*(q.id for q in ledger), *EVIDENCE)
     click.echo("\n".join(lines))
 
 

@@ -16,14 +16,15 @@ from typing import Any
 
 import httpx
 
-from genreport.dialect import MESSAGE_LIMIT, Event, clean, kind_letters, parse, token_counts
-from genreport.records import DONE, TEXT_KINDS, Failure, FailureKind, Request
+from genreport.dialect import MESSAGE_ROOM, Event, clean, kind_letters, parse, token_counts
+from genreport.records import DONE, TEXT_KINDS, TEXT_LIMIT, Failure, FailureKind, Request
 from genreport.sse import Decoder
 from genreport.wire import READ_US, Wire, monotonic_us
 
 COMPLETIONS, CHAT = "/v1/completions", "/v1/chat/completions"
-TEXT_LIMIT = 1 << 16
-SLICE = 16  # events read between two turns of the event loop: about a fifth of a millisecond
+TEXT_ROOM = 16 * TEXT_LIMIT  # cut to the limit when it was redacted
+ANSWER_BYTES = 64 << 20  # no answer of a level is nearly as large
+SLICE = 16  # payloads read between two turns of the event loop: about a fifth of a millisecond
 _SENDING = "http11.send_request_headers.started"
 
 
@@ -114,20 +115,20 @@ class Exchange:
             usage=usage,
             finish=self._last("finish"),
             server=self._last("server") or {},
-            text=clean("".join(event.text for event in self._events), TEXT_LIMIT),
+            text=clean("".join(event.text for event in self._events), TEXT_ROOM),
             end_us=self._stamps[-1] if self._stamps and not failure else self.end_us,
             retries=max(0, len(self.sent_us) - 1),
             failure=failure,
         )
 
     def _parse(self) -> Iterator[None]:
-        for stamp, data in self.reads:
-            for payload in self._decoder.feed(data):
-                if (event := parse(payload)) is not None:
-                    self._events.append(event)
-                    self._stamps.append(stamp)
-                    if len(self._events) % SLICE == 0:
-                        yield
+        payloads = ((stamp, payload) for stamp, data in self.reads for payload in self._decoder.feed(data))
+        for count, (stamp, payload) in enumerate(payloads, 1):
+            if (event := parse(payload)) is not None:
+                self._events.append(event)
+                self._stamps.append(stamp)
+            if count % SLICE == 0:
+                yield
 
     def _last(self, name: str) -> Any:
         return next((found for event in reversed(self._events) if (found := getattr(event, name))), None)
@@ -147,14 +148,15 @@ class Exchange:
         return None
 
     def _as_failure(self, kind: FailureKind, message: str) -> Failure:
-        return Failure(kind=kind, status=self.status, message=clean(message, MESSAGE_LIMIT))
+        return Failure(kind=kind, status=self.status, message=clean(message, MESSAGE_ROOM))
 
 
 class Client:
     """Streams completions from one server; enter it before use.
 
-    `base_url` may end in `/v1`. `stall_s` bounds the wait for a connection and for each next byte. `fresh_connections`
-    opens one for each request, for a server that closes those it announced to keep. `transport` replaces the network.
+    `base_url` may end in `/v1`. `stall_s` bounds the wait for a connection and for each next byte, `request_s` a whole
+    request, `answer_bytes` its answer, so that no server holds a load for ever. `fresh_connections` opens one for each
+    request, for a server that closes those it announced to keep. `transport` replaces the network.
     """
 
     def __init__(
@@ -165,8 +167,11 @@ class Client:
         fresh_connections: bool = False,
         verify: bool | ssl.SSLContext = True,
         stall_s: float = 120.0,
+        request_s: float = 600.0,
+        answer_bytes: int = ANSWER_BYTES,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
+        self._request_s, self._answer_bytes = request_s, answer_bytes
         self._http = httpx.AsyncClient(
             base_url=base_url.rstrip("/").removesuffix("/v1"),
             # a compressing server would hold events back to fill its window
@@ -199,16 +204,19 @@ class Client:
         )
         about_to_send = clock.now_us()
         try:
-            response = await self._http.send(request, stream=True)
-            seen.sent_us = seen.sent_us or [about_to_send]  # a given transport may not trace
-            seen.status = response.status_code
-            await _receive(response, seen)
+            async with asyncio.timeout(self._request_s):
+                response = await self._http.send(request, stream=True)
+                seen.sent_us = seen.sent_us or [about_to_send]  # a given transport may not trace
+                seen.status = response.status_code
+                await _receive(response, seen, self._answer_bytes)
+        except TimeoutError:
+            seen.failed("stall", f"not complete after {self._request_s:g} s")
         except httpx.RequestError as error:
             seen.failed(_kind(error, answered=seen.status is not None), f"{type(error).__name__}: {error}")
         return seen
 
 
-async def _receive(response: httpx.Response, seen: Exchange) -> None:
+async def _receive(response: httpx.Response, seen: Exchange, most_bytes: int) -> None:
     try:
         kind = response.headers.get("content-type", "text/event-stream")
         if response.status_code != 200:
@@ -216,12 +224,12 @@ async def _receive(response: httpx.Response, seen: Exchange) -> None:
         elif not kind.startswith("text/event-stream"):
             seen.failed("protocol", f"{kind} in place of an event stream: {await _beginning(response)}")
         else:
-            await _keep(response, seen)
+            await _keep(response, seen, most_bytes)
     finally:
         await response.aclose()
 
 
-async def _keep(response: httpx.Response, seen: Exchange) -> None:
+async def _keep(response: httpx.Response, seen: Exchange, most_bytes: int) -> None:
     line = response.extensions.get("network_stream")  # none under a given transport
 
     def read_us() -> int:
@@ -229,6 +237,10 @@ async def _keep(response: httpx.Response, seen: Exchange) -> None:
 
     async for data in response.aiter_bytes():
         seen.reads.append((read_us(), data))
+        most_bytes -= len(data)
+        if most_bytes < 0:
+            seen.failed("protocol", "the answer is far too long: it was given up")
+            return
     seen.end_us = read_us()
 
 
@@ -237,11 +249,11 @@ async def _beginning(response: httpx.Response) -> str:
     try:
         async for data in response.aiter_bytes():
             body += data
-            if len(body) >= MESSAGE_LIMIT:
+            if len(body) >= MESSAGE_ROOM:
                 break
     except httpx.RequestError:
         pass  # the status says enough, and what came of the body is kept
-    return body[:MESSAGE_LIMIT].decode("utf-8", "replace")
+    return body[:MESSAGE_ROOM].decode("utf-8", "replace")
 
 
 def _kind(error: httpx.RequestError, *, answered: bool) -> FailureKind:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import webbrowser
 from importlib.util import find_spec
 from pathlib import Path
 
+from genreport import rounds
 from genreport.embedded import model_file
 from genreport.errors import EngineError
 
@@ -46,7 +48,7 @@ not_measured:
 
 
 def demo(out: Path, *, open_site: bool) -> None:
-    """Writes a plan into `out`, measures it, builds the site beside it and opens it."""
+    """Writes a plan into `out`, measures it, builds the site beside it and opens it; a second time it goes on."""
     from genreport.publish import publish
     from genreport.runner import run
 
@@ -54,16 +56,28 @@ def demo(out: Path, *, open_site: bool) -> None:
         raise EngineError("the embedded llama.cpp is not installed", cure="pip install 'genreport[llamacpp]'")
     out.mkdir(parents=True, exist_ok=True)
     plan, recorded, site = out / "plan.yaml", out / "runs" / "demo", out / "site"
-    if not (recorded / "seal.json").is_file():
-        resume = (recorded / "round.json").is_file()
-        if not resume:
-            plan.write_text(PLAN.format(port=_free_port(), python=sys.executable, model=model_file()))
-        run(plan, recorded, resume=resume)
+    begun = (recorded / rounds.HEAD).is_file()
+    if not begun:
+        plan.write_text(_plan(), encoding="utf-8")
+    if not begun or not _whole(recorded):
+        run(plan, recorded, resume=begun)
     publish([recorded], site)
     index = (site / "index.html").resolve()
     print(f"The site is {index}")
     if open_site:
         webbrowser.open(index.as_uri())
+
+
+def _plan() -> str:
+    # a JSON string is a YAML string, whatever is in it
+    python, model = (json.dumps(str(path), ensure_ascii=False) for path in (sys.executable, model_file()))
+    return PLAN.format(port=_free_port(), python=python, model=model)
+
+
+def _whole(recorded: Path) -> bool:
+    """Whether nothing is left to measure; an engine that was given up leaves something, though its round is sealed."""
+    found = rounds.Round(recorded)
+    return found.sealed and not found.unsealed
 
 
 def _free_port() -> int:

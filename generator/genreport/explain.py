@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 from genreport.display import shown
 from genreport.errors import GenreportError
-from genreport.provenance import Ledger, Line, Lines, Pointer, Quantity, Rows, Samples, Source
+from genreport.provenance import Ledger, Line, Lines, Pointer, Quantity, Rows, Samples, Source, Tally
 from genreport.rounds import Round
 
-WIDTH = 100
+WIDTH = 160
 
 
 def explain(round: Round, ledger: Ledger, id: str) -> Iterator[str]:
@@ -63,6 +63,8 @@ def _source(round: Round, source: Source) -> Iterator[str]:
             yield from _quoted(round, file, line)
         case Samples(file, series, (first, last)):
             yield f"samples  {series}, lines {first}–{last} of {file}"
+        case Tally(what):
+            yield f"count    of {what} in the manifest"
 
 
 def _quoted(round: Round, file: str, line: int) -> Iterator[str]:

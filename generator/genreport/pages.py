@@ -46,7 +46,7 @@ def write(page: Page, ledger, shared: dict[str, Any]) -> Written:
     """Renders one page of a round."""
     up = "../" * page.path.count("/")
     printer = Printer(ledger, up)
-    text = _environment(printer).get_template(page.template).render(page=page, up=up, **shared, **page.context)
+    text = _environment(printer).get_template(page.template).render({**shared, **page.context, "page": page, "up": up})
     return Written(page.path, text, frozenset(printer.printed))
 
 

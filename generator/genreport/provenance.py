@@ -22,15 +22,22 @@ MANIFEST_FORMAT = "genreport-provenance/1"
 
 # What a formula may call a column of the request rows. Primitives, read from a record: `t0_s`, `due_s`, `end_s`,
 # `text_s` (stamps of text events), `text_tokens` (at least 1 each), `choices_s`, `n` (the server's completion tokens, else
-# the sum of `text_tokens` where the record has counts), `prompt_n`, `asked_input`, `asked_output`, `sound` (no negative
-# gap and no event after the request's end), `ok` (no failure, sent, a text event, sound), `warmup`, `index`.
+# the sum of `text_tokens` where the record has counts), `prompt_n`, `asked_input`, `asked_output`, `sound`, `ok` (no
+# failure, sent, a text event, sound), `warmup`, `index`, `seed`;
+# `answer`: the first twelve hexadecimal digits of the SHA-256 of its text, as a number.
 # `server_n` and `server_e2e_s`: its own count and duration, from llama.cpp's `timings` or vLLM's `metrics`, else none.
+# `server_queue_s`, `server_prefill_s`, `server_decode_s`: the parts of that duration, from the same places.
+# `sound`: no negative gap, no event after the request's end, and only numbers that a request can have: stamps and gaps
+# within 10^12 µs; an event's tokens within 0 and 100,000, of all events together up to 1,000,000; asked and stated tokens
+# within 0 and 10^12. Nothing else of a record with other numbers is read.
 # A column with a list a row is flattened; a row whose value is none is left out of that column.
 COLUMNS: dict[str, str] = {
     "ttft_s": "text_s[0] - t0_s",
     "first_choices_s": "choices_s[0] - t0_s",
     "e2el_s": "text_s[-1] - t0_s",
     "last_text_s": "text_s[-1]",
+    "first_text_s": "text_s[0]",
+    "text_end_s": "repeat(text_s[-1], count(text_s))",
     "tpot_s": "(text_s[-1] - text_s[0]) / (n - 1) if n > 1 else none",
     "gap_s": "diff(text_s)",
     "itl_s": "repeat(diff(text_s) / text_tokens[1:], text_tokens[1:])",
@@ -39,6 +46,7 @@ COLUMNS: dict[str, str] = {
     "start_s": "t0_s",
     "max_gap_s": "max(diff(text_s)) if count(text_s) > 1 else none",
     "tpot_or_0_s": "(text_s[-1] - text_s[0]) / (n - 1) if n > 1 else 0",
+    "first_event_multi": "1 if text_tokens[0] > 1 else 0",
     "tokens_differ": "1 if sum(text_tokens) != n else 0",
     "prompt_differs": "1 if prompt_n != asked_input else 0",
     "server_n_differs": "none if server_n == none else 1 if server_n != n else 0",

@@ -17,6 +17,8 @@ from genreport.rounds import Round, verified
 from genreport.site import Built, SitePages
 
 TALLIES = ("figures", "recomputed", "missing", "failures", "files", "requests", "levels")
+# ids of the counts of the evidence page: figures about the other figures
+EVIDENCE = tuple(f"evidence.{what}" for what in TALLIES)
 
 
 def publish(paths: Sequence[Path], target: Path) -> Built:
@@ -31,12 +33,18 @@ def preview(paths: Sequence[Path], port: int) -> int:
 
 def pages_of(round: Round) -> SitePages:
     """All pages of one round, after every figure was computed twice and agreed."""
-    figures = compute(round)
-    _enter_tallies(figures, _recomputed(figures))
+    figures = figures_of(round)
     shared = shared_context(figures)
     return SitePages(
         figures.ledger, [(w.path, w.text) for w in (write(p, figures.ledger, shared) for p in all_pages(figures))]
     )
+
+
+def figures_of(round: Round) -> Figures:
+    """Every figure of a round, those of the evidence page included, which count the agreement of all others."""
+    figures = compute(round)
+    _enter_tallies(figures, _recomputed(figures))
+    return figures
 
 
 def _recomputed(figures: Figures) -> Report:
@@ -56,6 +64,7 @@ def _recomputed(figures: Figures) -> Report:
 def _enter_tallies(figures: Figures, report: Report) -> None:
     round = figures.round
     counted = {
+        # of the others: these counts themselves are left out
         "figures": len(figures.ledger),
         "recomputed": report.counts.get("figures recomputed", 0),
         "missing": report.counts.get("figures n/a", 0),
@@ -64,5 +73,5 @@ def _enter_tallies(figures: Figures, report: Report) -> None:
         "requests": sum(round.text(level.requests_file).count("\n") for level in round.levels),
         "levels": len(round.levels),
     }
-    for what in TALLIES:
-        figures.ledger.add(Quantity(f"evidence.{what}", counted[what], "count", "tally", sources=(Tally(what),)))
+    for what, id in zip(TALLIES, EVIDENCE, strict=True):
+        figures.ledger.add(Quantity(id, counted[what], "count", "tally", sources=(Tally(what),)))

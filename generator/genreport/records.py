@@ -6,9 +6,10 @@ Times inside a level are integer microseconds since the level's origin, on CLOCK
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections.abc import Callable
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 ROUND_FORMAT = "genreport-round/1"
 LEVEL_FORMAT = "genreport-level/1"
@@ -24,15 +25,57 @@ CHOICE_KINDS = ROLE + CONTENT + REASONING + EMPTY
 
 FailureKind = Literal["connect", "http", "stream", "error-event", "empty", "stall", "protocol"]
 
+# longest texts of others in a round, in characters
+TEXT_LIMIT, MESSAGE_LIMIT = 1 << 16, 2000
+
+# ids make folders: nothing in them can lead out of the round
+ID = r"^[a-z0-9][a-z0-9_+-]*$"
+Id = Annotated[str, StringConstraints(pattern=ID)]
+LaunchId = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_+-]*/[1-9][0-9]*$")]
+RepeatKey = Annotated[str, StringConstraints(pattern=r"^([a-z0-9][a-z0-9_+-]*/){3}r[1-9][0-9]*$")]
+FileName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_.-]*$")]
+ModelPath = Annotated[str, StringConstraints(pattern=r"^models/[a-z0-9]+\.json$")]
+
+# gives JSON-like data back without what must not be published
+Redact = Callable[[Any], Any]
+
 
 class Record(BaseModel):
     """Base of all records: unknown keys are refused, so a typo in a sealed file cannot pass as data."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+    # fields that are nobody's text: ids, words out of a fixed list, hashes, letters, long lists of numbers
+    KEPT: ClassVar[frozenset[str]] = frozenset({"format"})
+    # where texts of others are cut, in characters
+    LIMITS: ClassVar[dict[str, int]] = {}
+
+    def published(self, redact: Redact) -> Self:
+        """The record as it may be written: every text in it redacted, and only then cut; what is `KEPT` untouched."""
+        texts = {name: value for name, value in self if name not in self.KEPT}
+        shown = {name: _published(value, redact, self.LIMITS.get(name)) for name, value in texts.items()}
+        return self.model_copy(update=shown)
+
+
+def _published(value: Any, redact: Redact, limit: int | None) -> Any:
+    if isinstance(value, Record):
+        return value.published(redact)
+    if isinstance(value, list) and value and isinstance(value[0], Record):
+        return [record.published(redact) for record in value]
+    return _cut(redact(value), limit) if isinstance(value, str | list | dict) else value
+
+
+def _cut(value: Any, limit: int | None) -> Any:
+    if isinstance(value, list) and limit is not None:
+        return [_cut(each, limit) for each in value]
+    return value[:limit] if isinstance(value, str) else value
+
 
 class Failure(Record):
     """Why a request did not complete: its kind, the HTTP status if one came, and the server's words (cut)."""
+
+    KEPT = frozenset({"kind"})
+    LIMITS: ClassVar[dict[str, int]] = {"message": MESSAGE_LIMIT}
 
     kind: FailureKind
     status: int | None = None
@@ -53,6 +96,9 @@ class Request(Record):
     `gaps_us[k]` is the time from the event before (from `t0_us` for the first) to event k; events that shared one read
     have a gap of 0. `tokens` is `None` where the server gives no per-event count.
     """
+
+    KEPT = frozenset({"gaps_us", "kinds", "tokens"})
+    LIMITS: ClassVar[dict[str, int]] = {"text": TEXT_LIMIT, "finish": MESSAGE_LIMIT}
 
     index: int = Field(ge=0)
     warmup: bool = False
@@ -96,7 +142,7 @@ class Shape(Record):
 
 
 class LogRange(Record):
-    """The engine log's bytes between the two scrapes of a level; offsets count in the launch's own log."""
+    """The bytes of the engine log's lines between the two scrapes of a level; offsets count in the launch's own log."""
 
     start: int
     end: int
@@ -109,6 +155,8 @@ class ClientFacts(Record):
     from the first measured request's due time to the last one's end.
     """
 
+    KEPT = frozenset({"lag_us"})
+
     lag_period_us: int
     lag_us: list[int]
     cpu_us: int
@@ -118,13 +166,16 @@ class ClientFacts(Record):
 class LevelFacts(Record):
     """One repeat of one level: what was asked, when, and the hashes of its files; written last, it is the level's seal."""
 
+    KEPT = frozenset({"format", "test", "kind", "engine", "level", "launch", "files"})
+    LIMITS: ClassVar[dict[str, int]] = {"remarks": MESSAGE_LIMIT}
+
     format: Literal["genreport-level/1"] = LEVEL_FORMAT
-    test: str
+    test: Id
     kind: Literal["concurrency", "length", "cliff"]
-    engine: str
-    level: str
-    repeat: int
-    launch: str
+    engine: Id
+    level: Id
+    repeat: int = Field(ge=1)
+    launch: LaunchId
     shape: Shape
     concurrency: int
     requests: int
@@ -137,11 +188,32 @@ class LevelFacts(Record):
     log: LogRange | None = None
     client: ClientFacts
     remarks: list[str] = []
-    files: dict[str, FileFact]
+    files: dict[FileName, FileFact]
+
+    @property
+    def key(self) -> str:
+        """Where it belongs: `test/engine/level/rN`."""
+        return f"{self.test}/{self.engine}/{self.level}/r{self.repeat}"
+
+
+class SamplesHead(Record):
+    """First line of `samples.jsonl`: which series the values of the others are of."""
+
+    format: Literal["genreport-samples/1"]
+    period_us: int
+    series: list[str]
+
+
+class SlotsHead(Record):
+    """First line of `slots.jsonl`."""
+
+    format: Literal["genreport-slots/1"]
 
 
 class ModelFile(Record):
     """One file of the model as loaded; `name` is its base name."""
+
+    KEPT = frozenset({"sha256"})
 
     name: str
     sha256: str
@@ -150,6 +222,8 @@ class ModelFile(Record):
 
 class Tensor(Record):
     """One tensor of the model files: its stored type, shape and exact bytes."""
+
+    KEPT = frozenset({"dtype", "shape"})
 
     name: str
     dtype: str
@@ -183,30 +257,39 @@ class ModelFacts(Record):
 class LaunchFacts(Record):
     """One start of one engine: command, version, files, and what it said of itself when ready."""
 
+    KEPT = frozenset({"format", "engine", "kind", "test", "variant_of", "model_facts"})
+
     format: Literal["genreport-launch/1"] = LAUNCH_FORMAT
-    engine: str
+    engine: Id
     kind: Literal["vllm", "llamacpp", "openai"]
     model: str
     precision: str | None = None
     kv_bytes_per_element: float = 2
     baseline: bool = False
-    test: str | None = None
-    variant_of: str | None = None
+    test: Id | None = None
+    variant_of: Id | None = None
     command: list[str] | None = None
     flags: list[str] = []
     env: dict[str, str] = {}
     cpus: str | None = None
     url: str
     version: str | None = None
-    model_facts: str | None = None
+    model_facts: ModelPath | None = None
     started_unix_us: int
     ready_us: int | None = None
     start_log_bytes: int | None = None
     endpoints: dict[str, Any] = {}
 
+    @property
+    def name(self) -> str:
+        """What its starts are counted under: `engine` or `engine+test`."""
+        return f"{self.engine}+{self.test}" if self.test else self.engine
+
 
 class Ceiling(Record):
     """A hardware ceiling and where it comes from: measured by the runner, or cited from the plan."""
+
+    KEPT = frozenset({"unit", "samples"})
 
     value: float
     unit: str
@@ -229,6 +312,8 @@ class Gpu(Record):
 class MachineFacts(Record):
     """The machine of the round, without any name that identifies it."""
 
+    KEPT = frozenset({"format", "ceilings"})
+
     format: Literal["genreport-machine/1"] = MACHINE_FORMAT
     cpu: str
     cores: int
@@ -241,23 +326,34 @@ class MachineFacts(Record):
     gpus: list[Gpu] = []
     clocks: dict[str, Any] = {}
     # engine id -> {"bandwidth": ..., "flops": ...}
-    ceilings: dict[str, dict[str, Ceiling]] = {}
+    ceilings: dict[Id, dict[str, Ceiling]] = {}
+
+    def published(self, redact: Redact) -> Self:
+        ceilings = {
+            engine: {name: ceiling.published(redact) for name, ceiling in known.items()}
+            for engine, known in self.ceilings.items()
+        }
+        return super().published(redact).model_copy(update={"ceilings": ceilings})
 
 
 class RoundHead(Record):
     """The head of a round: which tool wrote it, when, and what was replaced in it before sealing."""
+
+    KEPT = frozenset({"format", "planned"})
 
     format: Literal["genreport-round/1"] = ROUND_FORMAT
     name: str
     tool: str
     started_unix_us: int
     redaction: list[str]
-    # launches kept, as "engine/n"; levels the plan asks for, as "test/engine/level/rN"
-    planned: list[str]
+    # levels the plan asks for, as "test/engine/level/rN"
+    planned: list[RepeatKey]
 
 
 class Seal(Record):
     """Hash and size of every file of a finished round but the seal itself."""
+
+    KEPT = frozenset({"format", "files"})
 
     format: Literal["genreport-seal/1"] = SEAL_FORMAT
     finished_unix_us: int

@@ -38,6 +38,31 @@ GENERIC = {
     "nobody", "daemon", "www-data", "localhost", "localdomain", "host", "server", "client", "machine", "vm",
     "docker", "container", "node", "none", "linux",
 }  # fmt: skip
+# words of engines, of their interfaces, counters, logs and tensors: a user or a host may be called so, but not everything
+# that is called so is that user or host
+ORDINARY = {
+    "api", "attention", "attn", "auto", "batch", "bench", "benchmark", "bf16", "block", "blocks", "bucket", "cache",
+    "chat", "chunk", "client", "completion", "completions", "config", "content", "context", "core", "count", "cpu", "cuda",
+    "data", "debug", "decode", "default", "dev", "device", "embedding", "embeddings", "engine", "error", "false", "finish",
+    "float", "fp16", "fp32", "fp8", "generation", "ggml", "gguf", "gpu", "head", "heads", "health", "home", "http", "https",
+    "huggingface", "index", "inference", "info", "init", "input", "kernel", "lab", "layer", "layers", "length", "list",
+    "llama", "llamacpp", "llm", "lmdeploy", "load", "local", "log", "main", "max", "mean", "memory", "message", "metrics",
+    "min", "mlp", "mode", "model", "models", "name", "norm", "null", "num", "object", "ollama", "openai", "output", "path",
+    "perf", "pid", "platform", "pool", "port", "prefill", "process", "prometheus", "prompt", "prompts", "props", "python",
+    "queue", "quant", "rate", "ray", "redacted", "request", "requests", "research", "result", "role", "run", "running",
+    "sampling", "scheduler", "secret", "self", "seq", "serve", "server", "service", "serving", "sglang", "size", "slot",
+    "slots", "speed", "state", "stop", "stream", "sum", "system", "task", "tensor", "tensors", "test", "tests", "text",
+    "tgi", "thread", "threads", "time", "timings", "token", "tokens", "torch", "total", "transformers", "triton", "true",
+    "type", "usage", "user", "uvicorn", "value", "version", "vllm", "waiting", "warning", "web", "weight", "weights",
+    "work", "worker",
+}  # fmt: skip
+# after what a word is a name, whatever the word; before and behind an @ and in the place of a host it is one too
+NAME_KEYS = r"(?:user(?:_?name)?|login|logname|owner|(?:host|node)(?:_?name)?|fqdn)"
+AFTER_KEY = (
+    rf"(?i:(?<![A-Za-z0-9]){NAME_KEYS}[\"']?[ \t]{{0,4}}[:=][ \t]{{0,4}}[\"']?|--{NAME_KEYS}[ \t=]{{1,4}}"
+    r"|uid=\d{1,9}\()"
+)
+PORT = r":\d{2,5}(?!\w)"  # behind a host
 INTERNET = (socket.AF_INET, socket.AF_INET6)
 SHORTEST = 4  # a shorter secret is a placeholder, and would tear words apart
 
@@ -67,6 +92,7 @@ SECRETS = [
     (r"\b(?:sk-[A-Za-z0-9_-]{16,}|hf_[A-Za-z0-9]{16,}|gh[pousr]_[A-Za-z0-9]{16,}|AKIA[A-Z0-9]{16})", SECRET),
     (r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}", SECRET),
 ]
+NAME_KEY = re.compile(f"(?i:{NAME_KEYS})")
 SECRET_FLAG = re.compile(rf"(?i)--(?:{SECRET_NAMES})")
 SECRET_KEY = re.compile(rf"(?i)(?:(?:proxy-)?authorization|{SECRET_NAMES})|[A-Z0-9_]*_(?-i:TOKEN|KEY|SECRET|PASSWORD)")
 
@@ -74,10 +100,12 @@ SECRET_KEY = re.compile(rf"(?i)(?:(?:proxy-)?authorization|{SECRET_NAMES})|[A-Z0
 class Redactor:
     """Replaces what must not be published, in text and in JSON-like values; `rules` says in words what.
 
-    `extra`: strings, or path prefixes (they begin with /), that the plan adds. `secrets`: values of keys.
+    `extra`: strings, or path prefixes (they begin with /), that the plan adds. `secrets`: values of keys. `known`: words
+    that mean something else in this round, such as the plan's ids; a user or host of that name is found only where
+    nothing but a name can stand.
     """
 
-    def __init__(self, extra: Iterable[str] = (), secrets: Iterable[str] = ()) -> None:
+    def __init__(self, extra: Iterable[str] = (), secrets: Iterable[str] = (), known: Iterable[str] = ()) -> None:
         extra = [text for text in extra if text]
         folders = [text.strip("/") for text in extra if text.startswith("/")]
         words = [text for text in extra if not text.startswith("/")]
@@ -85,7 +113,9 @@ class Redactor:
         self._secrets = _literal(secrets)
         self._patterns = [(re.compile(pattern), new) for pattern, new in SECRETS]
         self._words = _literal(words)
-        self._names = [(_whole(_hosts()), HOST), (_whole(_users()), USER)]
+        hosts, users, ordinary = _hosts(), _users(), ORDINARY | {word.lower() for word in known}
+        self._names = [(_named(hosts, ordinary, PORT), HOST), (_named(users, ordinary), USER)]
+        self._alone = dict.fromkeys(users, USER) | dict.fromkeys(hosts, HOST)
         self._paths = _paths(folders + _own_folders())
         self.rules = _rules(len(secrets), len(words), len(folders))
 
@@ -96,7 +126,7 @@ class Redactor:
             text = pattern.sub(new, text)
         text = _outside_markers(self._words, WORD, text)
         for pattern, new in self._names:
-            text = _outside_markers(pattern, new, text)
+            text = pattern.sub(lambda found, new=new: found["marker"] or (found["key"] or "") + new, text)
         return self._paths.sub(_shown, text)
 
     def value(self, value: Any) -> Any:
@@ -110,8 +140,11 @@ class Redactor:
         return value
 
     def _of(self, key: Any, value: Any) -> Any:
-        secret = isinstance(key, str) and isinstance(value, str) and value and SECRET_KEY.fullmatch(key)
-        return SECRET if secret else self.value(value)
+        if not (isinstance(key, str) and isinstance(value, str) and value):
+            return self.value(value)
+        if SECRET_KEY.fullmatch(key):
+            return SECRET
+        return self._alone.get(value) if NAME_KEY.fullmatch(key) and value in self._alone else self.text(value)
 
     def _items(self, items: list[Any]) -> list[Any]:
         flags = [isinstance(item, str) and SECRET_FLAG.fullmatch(item) for item in [None, *items]]
@@ -122,27 +155,36 @@ class Redactor:
 
 
 def _either(texts: Collection[str]) -> str:
-    return "|".join(map(re.escape, sorted(set(texts), key=lambda text: (-len(text), text))))
+    return "|".join(map(re.escape, sorted(set(texts), key=lambda text: (-len(text), text)))) or "(?!)"
 
 
 def _literal(texts: Collection[str]) -> re.Pattern[str] | None:
     return re.compile(f"{MARKERS}|{_either(texts)}") if texts else None
 
 
-def _whole(names: Collection[str]) -> re.Pattern[str] | None:
-    return re.compile(rf"{MARKERS}|(?<![\w-])(?:{_either(names)})(?![\w-])") if names else None
-
-
 def _outside_markers(pattern: re.Pattern[str] | None, new: str, text: str) -> str:
     return pattern.sub(lambda found: found[0] if re.fullmatch(MARKERS, found[0]) else new, text) if pattern else text
+
+
+def _named(names: Collection[str], ordinary: Collection[str], *places: str) -> re.Pattern[str]:
+    """Names as whole words, and ordinary words among them only where a name stands; `places`: what may follow one."""
+    words = {name for name in names if name.lower() in ordinary}
+    telling, word = _either(set(names) - words), _either(words)
+    before = "|".join([r"@(?:[A-Za-z]|<(?!path>))", *places])
+    return re.compile(
+        rf"(?P<marker>{MARKERS})"
+        rf"|(?<![\w-])(?:{telling})(?![\w-])"
+        rf"|(?<![\w.-])(?:{word})(?={before})"
+        rf"|(?<=[\w>]@)(?:{word})(?![\w-])|(?<=://)(?:{word})(?![\w.-])"
+        rf"|(?P<key>{AFTER_KEY})(?:{word})(?![\w-])"
+    )
 
 
 def _hosts() -> set[str]:
     """Names and addresses of this machine, without those that any machine has."""
     node = platform.node()
-    addresses = {
-        a.address.split("%")[0] for found in psutil.net_if_addrs().values() for a in found if a.family in (2, 10)
-    }
+    found = [address for addresses in psutil.net_if_addrs().values() for address in addresses]
+    addresses = {address.address.split("%")[0] for address in found if address.family in INTERNET}
     local = {a for a in addresses if a.startswith(("127.", "169.254.", "fe80:")) or a == "::1"}
     return {name for name in (node, node.split(".")[0]) if _telling(name)} | (addresses - local)
 

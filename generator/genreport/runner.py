@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections import deque
-from collections.abc import Iterator
+from collections import defaultdict, deque
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -30,8 +30,8 @@ UNITS = {"bandwidth": "B/s", "flops": "FLOP/s"}
 def run(plan_path: str | Path, out: str | Path, *, resume: bool = False, progress: Silent | None = None) -> None:
     """Records the plan's round into a folder and seals it, with live progress unless another display is given.
 
-    Ctrl-C and SIGTERM end it with KeyboardInterrupt and every finished level kept. Raises PlanError and RoundError
-    before anything is written, EngineError at the end when an engine had to be given up.
+    Ctrl-C, SIGTERM and a lost terminal end it with KeyboardInterrupt and every finished level kept. Raises PlanError and
+    RoundError before anything is written, EngineError at the end when an engine had to be given up.
     """
     with progress or Progress() as shown:
         recording = Recording(read_plan(plan_path), Path(out), shown)
@@ -47,8 +47,9 @@ class Recording:
 
     def __init__(self, plan: Plan, out: Path, progress: Silent) -> None:
         self.plan, self.acting = plan, plan.expanded()
-        self.round = RoundWriter(out)
-        self.sink = Sink(self.round, Redactor(self.acting.redact, plan.secrets()), progress)
+        self.redactor = Redactor(self.acting.redact, plan.secrets(), self.acting.words())
+        self.round = RoundWriter(out, self.redactor.value)
+        self.sink = Sink(self.round, progress)
         self.groups = list(zip(self.acting.launches(), plan.launches(), strict=True))
         self.given_up: list[str] = []
 
@@ -68,14 +69,15 @@ class Recording:
 
     def open(self, resume: bool) -> None:
         """Begins the round, or goes on with it; RoundError when the folder holds something else."""
-        out, text = self.round.path, self.sink.redactor.text(self.plan.text)
+        out, text = self.round.path, self.redactor.text(self.plan.text)
         if self.round.exists and not resume:
             raise RoundError("holds a round already", where=str(out), cure="go on with --resume, or name another --out")
         if self.round.exists:
+            self.round.mend()
             if (out / rounds.PLAN).read_text(encoding="utf-8") != text:
                 raise RoundError("was begun with another plan", where=str(out), cure="give that one, or another --out")
             return
-        if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        if self.round.blocked:
             raise RoundError("is in the way: neither a round nor empty", where=str(out), cure="name another --out")
         self.round.head(self._head(), text)
 
@@ -84,7 +86,7 @@ class Recording:
             name=self.round.path.resolve().name,
             tool=f"genreport {__version__}",
             started_unix_us=unix_us(),
-            redaction=self.sink.redactor.rules,
+            redaction=self.redactor.rules,
             planned=[step.key for step in self.planned],
         )
 
@@ -102,13 +104,13 @@ class Recording:
         """Each engine's, measured once for the same cores, so that engines on them share one ceiling."""
         measured: dict[tuple[str | None, bool], dict[str, Ceiling]] = {}
         found = {}
-        for engine in self.acting.engines:
+        for engine, written in zip(self.acting.engines, self.plan.engines, strict=True):
             cpus, dtype = engine.launch and engine.launch.cpus, engine.precision or "fp32"
             key = cpus, dtype in ("fp32", "float32")  # any other type is judged by fp32 products, as a lower bound
             if _measures(engine) and key not in measured:
                 self.sink.progress.say(f"measuring the ceilings of core {cpus}" if cpus else "measuring the ceilings")
                 measured[key] = measure_ceilings(cpus, dtype)
-            found[engine.id] = _ceilings_of(engine, measured.get(key, {}))
+            found[engine.id] = _ceilings_of(written, measured.get(key, {}))
         return found
 
     def measure(self) -> None:
@@ -116,7 +118,7 @@ class Recording:
         if not self.ahead():
             return
         self.round.unseal()
-        self.sink.progress.begin(sum(step.work for step in self.ahead()))
+        self.sink.progress.begin(_work(self.ahead()))
         try:
             with _client_pinned(self.acting):
                 asyncio.run(self._launches())
@@ -128,7 +130,8 @@ class Recording:
     async def _launches(self) -> None:
         task = asyncio.current_task()
         assert task is not None
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+        for number in _endings():
+            asyncio.get_running_loop().add_signal_handler(number, task.cancel)
         for group, as_written in self.groups:
             await self._launch(group, as_written)
 
@@ -138,18 +141,23 @@ class Recording:
         ahead = deque(step for step in self.ahead() if step.key in mine)
         crashes, begun = 0, False
         while ahead and crashes < CRASHES:
+            left = len(ahead)
             try:
                 async with serving(group, as_written, self.sink) as session:
                     begun = True
                     while ahead and await session.server.alive():
-                        await session.level(ahead.popleft())
+                        await session.level(ahead[0])
+                        ahead.popleft()
                         crashes = 0 if await session.server.alive() else crashes + 1
+                if len(ahead) == left:
+                    crashes += 1
+                    self.sink.progress.say(f"{group.name}: was ready, and gone before its first level")
             except EngineError as error:
                 self.sink.progress.say(f"{group.name}: {error}")
                 crashes = crashes + 1 if begun else CRASHES
         if ahead:
             self.given_up.append(group.name)
-            self.sink.progress.dropped(sum(step.work for step in ahead))
+            self.sink.progress.dropped(_work(ahead))
             self.sink.progress.say(f"{group.name}: given up; {len(ahead)} repeats are not measured")
 
     def close(self) -> None:
@@ -162,6 +170,20 @@ class Recording:
                 where=str(self.round.path),
                 cure="mend the engine and go on with --resume; the rest is sealed",
             )
+
+
+def _endings() -> list[int]:
+    """Signals that end a recording in good order; a hang-up that was ignored before (`nohup`) stays so."""
+    hang_up = [signal.SIGHUP] if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN else []
+    return [signal.SIGTERM, *hang_up]
+
+
+def _work(ahead: Iterable[Step]) -> dict[str, float]:
+    """What is ahead of each engine."""
+    found: dict[str, float] = defaultdict(float)
+    for step in ahead:
+        found[step.engine.id] += step.work
+    return found
 
 
 def _measures(engine: Engine) -> bool:

@@ -117,8 +117,8 @@ class Line(asyncio.Protocol, httpcore.AsyncNetworkStream, httpcore.AsyncNetworkB
                 return self._transport.get_extra_info(info)
 
 
-class _DiedUnanswered(httpx.ReadError):
-    pass
+class DiedUnanswered(httpx.ReadError):
+    """The connection was closed before the first byte of an answer."""
 
 
 class _Connection(httpcore.AsyncHTTPConnection):
@@ -134,14 +134,15 @@ class _Connection(httpcore.AsyncHTTPConnection):
             except (httpcore.ReadError, httpcore.WriteError, httpcore.RemoteProtocolError) as error:
                 if self.line.received > before:
                     raise
-                raise _DiedUnanswered("the connection died before the answer began") from error
+                raise DiedUnanswered("the connection died before the answer began") from error
 
 
 class Wire(httpx.AsyncBaseTransport):
     """An httpx transport over `Line`s, for one server.
 
-    A connection that dies before the first byte of its answer is replaced once: a server may close a connection that it
-    announced to keep, and the request then finds it dead. `fresh=True` keeps none, so each request has its own.
+    A kept connection that dies before the first byte of an answer is replaced once: a server may close one that it
+    announced to keep, and the request then finds it dead. `fresh=True` keeps none, so each request has its own and is
+    sent once.
     """
 
     def __init__(self, *, verify: bool | ssl.SSLContext = True, fresh: bool = False) -> None:
@@ -151,10 +152,13 @@ class Wire(httpx.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         plain = _plain(request)
-        connection = await self._kept() or self._opened(plain)
+        kept = await self._kept()
+        connection = kept or self._opened(plain)
         try:
             response = await connection.answer(plain)
-        except _DiedUnanswered:
+        except DiedUnanswered:
+            if kept is None:
+                raise
             connection = self._opened(plain)
             response = await connection.answer(plain)
         return httpx.Response(

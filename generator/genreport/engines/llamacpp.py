@@ -34,12 +34,12 @@ async def facts(client: httpx.AsyncClient) -> tuple[str | None, dict[str, Any]]:
 
 
 def busy_slots(slots: list[dict[str, Any]]) -> list[list[int]]:
-    """[id, prompt tokens processed, prompt tokens cached, tokens decoded] of each slot at work."""
-    return [
-        [slot["id"], slot["n_prompt_tokens_processed"], slot["n_prompt_tokens_cache"], _decoded(slot)]
-        for slot in slots
-        if slot["is_processing"]
-    ]
+    """[id, prompt tokens processed, prompt tokens cached, tokens decoded] of each slot at work, as whole numbers."""
+    return [[int(value) for value in _counts(slot)] for slot in slots if slot["is_processing"]]
+
+
+def _counts(slot: dict[str, Any]) -> list[Any]:
+    return [slot["id"], slot["n_prompt_tokens_processed"], slot["n_prompt_tokens_cache"], _decoded(slot)]
 
 
 def _decoded(slot: dict[str, Any]) -> int:

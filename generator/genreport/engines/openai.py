@@ -7,6 +7,8 @@ from typing import Any
 
 import httpx
 
+from genreport.engines.asking import asked
+
 KIND = "openai"
 # whether each request opens its own connection
 FRESH_CONNECTIONS = False
@@ -42,10 +44,9 @@ async def answers(client: httpx.AsyncClient, *paths: str) -> dict[str, Any]:
     found = {}
     for path in paths:
         try:
-            response = await client.get(path)
-            if response.status_code == httpx.codes.OK:
-                found[path] = _writable(response.json())
-        except (httpx.HTTPError, ValueError, RecursionError):
+            if (body := await asked(client, path)) is not None:
+                found[path] = _writable(json.loads(body))
+        except (ValueError, RecursionError):
             continue
     return found
 

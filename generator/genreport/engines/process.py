@@ -16,9 +16,11 @@ from pathlib import Path
 import httpx
 import psutil
 
+from genreport.engines.asking import asked
 from genreport.errors import EngineError
 
 POLL_S = 0.1
+LOOK_S = 2.0
 LINE_BYTES = 4096
 
 
@@ -42,14 +44,37 @@ class Log:
         except OSError:
             return b""
 
-    def text(self, start: int, end: int) -> str:
-        """A byte range as text; bytes that are no UTF-8 become U+FFFD."""
-        return self.bytes(start, end).decode("utf-8", "replace")
+    def lines(self, start: int, end: int, *, ended: bool = False) -> tuple[int, bytes]:
+        """The lines that end between two offsets, or just behind the second, and where the first of them begins.
+
+        No line is cut, so that nothing in it can escape a rule that needs all of it. One that is still being written is
+        left out, unless its writer has `ended`.
+        """
+        start, end = self._line_start(start), self._line_start(end)
+        data = self.bytes(start, end)
+        return start, data if ended else data[: data.rfind(b"\n") + 1]
+
+    def _line_start(self, offset: int) -> int:
+        """The first offset from here on where a line begins, or the file ends."""
+        if offset == 0:
+            return 0
+        try:
+            with self.path.open("rb") as file:
+                file.seek(offset - 1)
+                while (piece := file.readline(LINE_BYTES)) and not piece.endswith(b"\n"):
+                    pass
+                return max(offset, file.tell())
+        except OSError:
+            return offset
 
     def last_line(self) -> str:
+        """The last line that says something, whole or not at all."""
         size = self.size()
-        lines = self.text(max(0, size - LINE_BYTES), size).split("\n")
-        return next((line.strip() for line in reversed(lines) if line.strip()), "none")
+        start = max(0, size - LINE_BYTES)
+        lines = self.bytes(start, size).decode("utf-8", "replace").split("\n")
+        whole = lines[1:] if start else lines
+        missing = "none" if not start else f"longer than {LINE_BYTES} bytes"
+        return next((line.strip() for line in reversed(whole) if line.strip()), missing)
 
 
 class Process:
@@ -139,10 +164,7 @@ async def wait_ready(client: httpx.AsyncClient, path: str, timeout_s: float, pro
 
 async def answers(client: httpx.AsyncClient, path: str) -> bool:
     """Whether a GET of the path answers 200 now."""
-    try:
-        return (await client.get(path, timeout=2)).status_code == httpx.codes.OK
-    except httpx.HTTPError:
-        return False
+    return await asked(client, path, LOOK_S) is not None
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from typing import Any
 import httpx
 
 from genreport.engines import exposition
+from genreport.engines.asking import asked
 from genreport.engines.process import Log, Process, answers
 
 SAMPLE_S = 0.5
@@ -68,11 +69,8 @@ class Server:
 
     async def counters(self) -> str | None:
         """The whole text of its counters; `None` when there are none or they cannot be read now."""
-        try:
-            response = await self.meter.get(self.metrics) if self.metrics else None
-        except httpx.HTTPError:
-            return None
-        return response.text if response is not None and response.status_code == httpx.codes.OK else None
+        body = await asked(self.meter, self.metrics) if self.metrics else None
+        return None if body is None else body.decode("utf-8", "replace")
 
     async def quiet_counters(self) -> tuple[str | None, str | None]:
         """The counters once two looks in a row found no request at work, and what is wrong with them, if anything."""
@@ -116,10 +114,10 @@ class Server:
             await asyncio.sleep(due - time.monotonic())
 
     async def _busy_slots(self) -> list[list[int]] | None:
+        body = await asked(self.http, self.kind.SLOTS)
         try:
-            response = await self.http.get(self.kind.SLOTS)
-            return self.kind.busy_slots(response.json()) if response.status_code == httpx.codes.OK else None
-        except (httpx.HTTPError, ValueError, LookupError, TypeError):
+            return None if body is None else self.kind.busy_slots(json.loads(body))
+        except (ValueError, LookupError, TypeError, ArithmeticError, RecursionError):
             return None
 
 

@@ -5,16 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from genreport.figures import (
+    anatomy,
     capacity,
     client,
+    cliff,
     counters,
     crossing,
     flags,
+    guide,
+    kv,
     latency,
     layout,
+    length,
+    power,
     roofline,
     samples,
     scaling,
+    sweep,
     throughput,
 )
 from genreport.figures.book import Book
@@ -48,11 +55,15 @@ def compute(round: Round) -> Figures:
     starts = layout.engines(round)
     for engine in starts:
         capacity.enter(book, engine)
+        kv.enter_engine(book, engine)
     names = [engine.id for engine in starts if engine.id == engine.engine]
     scopes = {engine.launch.rsplit("/", 1)[0]: f"engine.{engine.id}" for engine in starts}
     kept = [level for level in layout.levels(round) if _level(book, level, scopes, findings)]
     tests = layout.tests(kept, names)
     raised = [flag for test in tests for flag in _test(book, test, scopes)]
+    cliff.enter(book, tests, starts)
+    length.enter(book, tests, lambda level: _scope(level, scopes))
+    guide.enter(book, tests, starts)
     for engine in starts:
         own = [level for level in kept if _scope(level, scopes) == f"engine.{engine.id}"]
         raised += flags.of_engine(book, engine, own)
@@ -77,6 +88,10 @@ def _level(book: Book, light: LevelView, scopes: dict[str, str], findings: list[
     samples.enter(book, level, kind, f"{engine}.pool_tokens", findings)
     client.enter(book, level)
     roofline.enter(book, level, engine)
+    anatomy.enter(book, level, kind)
+    power.enter(book, level)
+    kv.enter_level(book, level, kind, engine)
+    length.enter_level(book, level)
     return True
 
 
@@ -111,5 +126,7 @@ def _totals(book: Book, test: TestView) -> None:
 def _sweep(book: Book, scope: str, levels: tuple[LevelView, ...], engine: str) -> None:
     scaling.enter_levels(book, levels)
     scaling.enter_sweep(book, scope, levels)
+    sweep.enter(book, scope, levels)
+    anatomy.enter_sweep(book, scope, levels)
     roofline.enter_sweep(book, scope, levels, engine)
     crossing.enter_walls(book, scope, levels)

@@ -16,6 +16,8 @@ from genreport.rounds import Round
 from genreport.startlog import Fact
 
 Ids = str | Sequence[str]
+# why a formula has no value, where arithmetic itself refuses
+WHY_NOT = {ZeroDivisionError: "division by zero", OverflowError: "the value is not finite"}
 
 
 class Absent(Exception):
@@ -84,8 +86,8 @@ class Book:
             value = _plain(function(**{alias: self._given(alias, ids) for alias, ids in named.items()}))
             if value is None or not all(math.isfinite(v) for v in (value if isinstance(value, tuple) else (value,))):
                 raise Absent("the value is not finite")
-        except (Absent, ZeroDivisionError) as absent:
-            why = "division by zero" if isinstance(absent, ZeroDivisionError) else str(absent)
+        except (Absent, ZeroDivisionError, OverflowError) as absent:
+            why = WHY_NOT.get(type(absent)) or str(absent)
             return self.ledger.add(Quantity(id, None, unit, formula, reason=why, **facts))
         carried = dict.fromkeys([*(note for i in self._ids(named) for note in self.ledger[i].notes), *notes])
         return self.ledger.add(Quantity(id, value, unit, formula, notes=tuple(carried), **facts))
@@ -98,7 +100,7 @@ class Book:
             return np.array(values(self.ledger[ids])) if isinstance(self.value(ids), tuple) else self.value(ids)
         if not ids:
             raise Absent("nothing was completed or observed")
-        return np.array([self.value(i) for i in ids])
+        return np.concatenate([np.atleast_1d(self.value(i)) for i in ids])  # curves stand end to end
 
     @staticmethod
     def _ids(named: dict[str, str | tuple[str, ...]]) -> Iterable[str]:

@@ -25,6 +25,14 @@ VLLM: dict[str, tuple[str, ...]] = {
     "engine_requests": ("vllm:request_success_total",),
     "engine_prompt_tokens": ("vllm:prompt_tokens_total",),
     "engine_generation_tokens": ("vllm:generation_tokens_total",),
+    # sums and counts of the histograms of a request's phases (see `anatomy`)
+    "queue_time": ("vllm:request_queue_time_seconds_sum",),
+    "queue_requests": ("vllm:request_queue_time_seconds_count",),
+    "prefill_time": ("vllm:request_prefill_time_seconds_sum",),
+    "prefill_requests": ("vllm:request_prefill_time_seconds_count",),
+    "decode_time": ("vllm:request_decode_time_seconds_sum",),
+    "decode_requests": ("vllm:request_decode_time_seconds_count",),
+    "prefill_computed": ("vllm:request_prefill_kv_computed_tokens_sum",),
 }
 LLAMACPP: dict[str, tuple[str, ...]] = {
     "prompt_computed": ("llamacpp:prompt_tokens_total",),
@@ -44,6 +52,10 @@ UNITS = {
     "engine_generation_tokens": "tokens",
     "prompt_computed": "tokens",
     "prompt_cached": "tokens",
+    "prefill_computed": "tokens",
+    "queue_time": "s",
+    "prefill_time": "s",
+    "decode_time": "s",
 }
 # gauges that no delta is taken of as they stand
 AVERAGES = {"busy_slots"}
@@ -138,14 +150,14 @@ def _delta(after: float, before: float) -> float:
 def _shares(book: Book, scope: str, kind: str) -> None:
     """Prefix cache hits and tokens per iteration, from whichever counters the kind has."""
     if kind == "vllm":
-        book.derive(f"{scope}.prefix_hit_share", "share", "hits / queries", lambda hits, queries: hits / queries,
+        book.derive(f"{scope}.prefix_hit_share", "share", "hits / queries", hit_share,
                     hits=f"{scope}.prefix_hits", queries=f"{scope}.prefix_queries")  # fmt: skip
         book.derive(f"{scope}.tokens_per_iteration", "tokens", "tokens / iterations",
                     lambda tokens, iterations: tokens / iterations,
                     tokens=f"{scope}.iteration_tokens", iterations=f"{scope}.iterations")  # fmt: skip
     elif kind == "llamacpp":
         book.derive(f"{scope}.prefix_hit_share", "share", "cached / (computed + cached)",
-                    lambda cached, computed: cached / (computed + cached),
+                    lambda cached, computed: _share_of(cached, computed + cached, "no prompt tokens were counted"),
                     cached=f"{scope}.prompt_cached", computed=f"{scope}.prompt_computed")  # fmt: skip
         book.derive(f"{scope}.tokens_per_iteration", "tokens", "slots / iterations",
                     lambda slots, iterations: slots / iterations, notes=("busy_slots_per_decode",),
@@ -154,6 +166,17 @@ def _shares(book: Book, scope: str, kind: str) -> None:
     else:
         for name, unit in (("prefix_hit_share", "share"), ("tokens_per_iteration", "tokens"), ("preemptions", "count")):
             book.missing(f"{scope}.{name}", unit, "after - before", UNKNOWN_KIND)
+
+
+def hit_share(hits: float, queries: float) -> float:
+    """Prompt tokens found in the prefix cache, of those looked up."""
+    return _share_of(hits, queries, "prefix cache is off: no queries were counted")
+
+
+def _share_of(part: float, whole: float, none: str) -> float:
+    if not whole:
+        raise Absent(none)
+    return part / whole
 
 
 def _checks(book: Book, level: LevelView, kind: str) -> None:

@@ -36,6 +36,16 @@ def loglog_at(c: float, cs: Sequence[float], xs: Sequence[float]) -> float | Non
     return float(np.exp(np.interp(np.log(c), np.log(cs), np.log(xs))))
 
 
+def ratio(challenger: float, baseline: float) -> float:
+    """How many times the baseline's value the challenger's is."""
+    return challenger / baseline
+
+
+def step_ratio(baseline: float, challenger: float) -> float:
+    """How many times shorter the challenger's step is than the baseline's."""
+    return baseline / challenger
+
+
 def enter_pair(book: Book, test: TestView, a: str, b: str) -> None:
     """Baseline `a` against challenger `b` over their common levels: crossings and ratios."""
     scope = f"pair.{test.id}.{a}.{b}"
@@ -51,8 +61,7 @@ def enter_pair(book: Book, test: TestView, a: str, b: str) -> None:
 
 
 def _ratio(book: Book, id: str, over: str, under: str) -> None:
-    book.derive(id, "ratio", "challenger / baseline", lambda challenger, baseline: challenger / baseline,
-                challenger=over, baseline=under)  # fmt: skip
+    book.derive(id, "ratio", "challenger / baseline", ratio, challenger=over, baseline=under)
 
 
 def _crossings(book: Book, scope: str, a: str, b: str, shared: Sequence[tuple[LevelView, LevelView]]) -> None:
@@ -92,8 +101,7 @@ def _single(book: Book, scope: str, test: TestView, a: str, b: str) -> None:
 
 def _step(book: Book, id: str, baseline: str, challenger: str) -> None:
     """How many times shorter the challenger's decode step is."""
-    book.derive(id, "ratio", "baseline / challenger", lambda baseline, challenger: baseline / challenger,
-                baseline=baseline, challenger=challenger)  # fmt: skip
+    book.derive(id, "ratio", "baseline / challenger", step_ratio, baseline=baseline, challenger=challenger)
 
 
 def enter_walls(book: Book, scope: str, levels: Sequence[LevelView]) -> None:

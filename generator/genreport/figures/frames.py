@@ -13,10 +13,10 @@ import pandas as pd
 from genreport.provenance import MEASURED, Rows
 from genreport.records import CHOICE_KINDS, TEXT_KINDS, Request
 
-# no record spans eleven days; beyond it a stamp is a broken clock, and sums of stamps stay inside 64 bits
+# a record that says more is not sound: no request spans eleven days, and sums of stamps stay inside 64 bits
 LONGEST_US = 10**12
-# no event holds more tokens; a hostile count must not become that many samples
-MOST_TOKENS = 100_000
+# a claimed count must not become that many samples
+MOST_TOKENS, MOST_IN_ALL = 100_000, 1_000_000
 
 
 @dataclass(frozen=True)
@@ -34,9 +34,10 @@ class Column:
 class Table:
     """Requests of one or more repeats.
 
-    `rows`: a line a request: `file` (number in `files`), `line`, `index`, `warmup`, `sound`, `ok`, `failure`, `t0_s`,
-    `due_s`, `n`, `prompt_n`, `asked_input`, `asked_output`, `counted` (has per-event counts), `usage` (the server
-    stated n), `first_choices_s` (a stamp). `text_s`, `text_row`, `text_tokens`: the text events of all rows in order.
+    `rows`: a line a request: `file` (number in `files`), `line`, `index`, `warmup`, `possible` (numbers that a request
+    can have), `sound`, `ok`, `failure`, `t0_s`, `due_s`, `n`, `prompt_n`, `asked_input`, `asked_output`, `counted` (has
+    per-event counts), `usage` (the server stated n), `first_choices_s` (a stamp), `server_queue_s`, `server_prefill_s`,
+    `server_decode_s` (as the server states them). `text_s`, `text_row`, `text_tokens`: the text events of all rows in order.
     """
 
     files: tuple[str, ...]
@@ -118,6 +119,18 @@ class Table:
         return self._each(self._row("t0_s") - self._row("due_s"))
 
     @cached_property
+    def server_queue_s(self) -> Column:
+        return self._each(self._row("server_queue_s"))
+
+    @cached_property
+    def server_prefill_s(self) -> Column:
+        return self._each(self._row("server_prefill_s"))
+
+    @cached_property
+    def server_decode_s(self) -> Column:
+        return self._each(self._row("server_decode_s"))
+
+    @cached_property
     def gap_s(self) -> Column:
         """Time between successive text events of one request."""
         later = self.text_row[1:] == self.text_row[:-1]
@@ -138,6 +151,11 @@ class Table:
         longest = np.full(len(self), -np.inf)
         np.maximum.at(longest, self.gap_s.row, self.gap_s.values)
         return self._each(np.where(np.isinf(longest), np.nan, longest))
+
+    @cached_property
+    def first_tokens(self) -> np.ndarray:
+        """Tokens of the first text event of each row (every measured row has one)."""
+        return self.text_tokens[np.searchsorted(self.text_row, np.arange(len(self)))]
 
     @cached_property
     def event_tokens(self) -> np.ndarray:
@@ -161,6 +179,8 @@ def pooled(tables: Sequence[Table]) -> Table:
 
 def table(file: str, requests: Sequence[Request]) -> Table:
     """One repeat's records as arrays; record k stands on line k + 1."""
+    possible = np.array([_possible(r) for r in requests], dtype=bool)
+    requests = [r if sane else r.model_copy(update=BLANK) for r, sane in zip(requests, possible, strict=True)]
     counts = np.array([len(r.kinds) for r in requests], dtype=np.int64)
     row = np.repeat(np.arange(len(requests)), counts)
     gaps = _integers(chain.from_iterable(r.gaps_us for r in requests))
@@ -172,11 +192,11 @@ def table(file: str, requests: Sequence[Request]) -> Table:
     stamps = run[1:] - run[first][row] + t0[row]
     text, choice = (np.isin(kinds, [k.encode() for k in these]) for these in (TEXT_KINDS, CHOICE_KINDS))
     tokens = _integers(chain.from_iterable(r.tokens or [1] * len(r.kinds) for r in requests))
-    tokens = np.clip(tokens[text], 1, MOST_TOKENS)
+    tokens = np.maximum(tokens[text], 1)
     negative = np.bincount(row[gaps < 0], minlength=len(requests)) > 0
     sent = np.array([r.t0_us is not None for r in requests], dtype=bool)
     inside = t0 + run[first + counts] - run[first] <= end
-    sound = ~negative & (inside | ~sent | (counts == 0))
+    sound = possible & ~negative & (inside | ~sent | (counts == 0))
     failed = np.array([r.failure is not None for r in requests], dtype=bool)
     has_text = np.bincount(row[text], minlength=len(requests)) > 0
     summed = np.bincount(row[text], weights=tokens, minlength=len(requests))
@@ -187,6 +207,7 @@ def table(file: str, requests: Sequence[Request]) -> Table:
             "index": [r.index for r in requests],
             "warmup": np.array([r.warmup for r in requests], dtype=bool),
             "failure": [r.failure.kind if r.failure else None for r in requests],
+            "possible": possible,
             "sound": sound,
             "ok": sound & sent & has_text & ~failed,
             "t0_s": np.where(sent, t0 / 1e6, np.nan),
@@ -197,21 +218,36 @@ def table(file: str, requests: Sequence[Request]) -> Table:
             "asked_output": [r.asked_output for r in requests],
             "counted": np.array([r.tokens is not None for r in requests], dtype=bool),
             "usage": np.array([r.usage is not None and r.usage.completion_tokens is not None for r in requests], bool),
-            "server_n": [_known(_timings(r).get("predicted_n")) for r in requests],
+            "server_n": [_stated(_said(r, "timings").get("predicted_n"), LONGEST_US) for r in requests],
             "server_e2e_s": [_server_e2e(r) for r in requests],
+            **_server_times(requests),
             "first_choices_s": _first(stamps[choice] / 1e6, row[choice], len(requests)),
         }
     )
     return Table((file,), rows, stamps[text] / 1e6, row[text], tokens)
 
 
+# what stands for a record with impossible numbers: it is in no figure, but keeps its line
+BLANK = {"due_us": 0, "t0_us": None, "end_us": 0, "gaps_us": [], "kinds": "", "tokens": None, "usage": None,
+         "asked_input": 1, "asked_output": 1}  # fmt: skip
+
+
+def _possible(r: Request) -> bool:
+    """Whether a request can have the record's numbers; one that can not would break sums or fill the memory."""
+    stated = (r.usage.prompt_tokens, r.usage.completion_tokens, r.usage.cached_tokens) if r.usage else ()
+    counts, tokens = [r.asked_input, r.asked_output, *(n for n in stated if n is not None)], r.tokens or [0]
+    stamps = (r.due_us, r.end_us, r.t0_us or 0, max(r.gaps_us, default=0), min(r.gaps_us, default=0))
+    return (
+        all(abs(t) <= LONGEST_US for t in stamps)
+        and all(0 <= n <= LONGEST_US for n in counts)
+        and min(tokens) >= 0
+        and max(tokens) <= MOST_TOKENS
+        and sum(tokens) <= MOST_IN_ALL
+    )
+
+
 def _integers(values: Iterable[int]) -> np.ndarray:
-    values = list(values)
-    try:
-        found = np.array(values, dtype=np.int64)
-    except OverflowError:
-        found = np.array([max(-LONGEST_US, min(LONGEST_US, value)) for value in values], dtype=np.int64)
-    return np.clip(found, -LONGEST_US, LONGEST_US)
+    return np.array(list(values), dtype=np.int64)
 
 
 def _n(request: Request, counted: float) -> float:
@@ -220,17 +256,36 @@ def _n(request: Request, counted: float) -> float:
     return stated if stated is not None else counted if request.tokens is not None else np.nan
 
 
-def _timings(request: Request) -> dict:
-    """What llama.cpp says of a request it served."""
-    return request.server.get("timings") or {}
+def _said(request: Request, key: str) -> dict:
+    """What a server says of a request it served: llama.cpp's `timings`, vLLM's `metrics`."""
+    found = request.server.get(key)
+    return found if isinstance(found, dict) else {}
 
 
 def _server_e2e(request: Request) -> float:
     """The server's own duration of a request: prefill and decode (llama.cpp), or to the last token (vLLM)."""
-    stated = _timings(request)
-    names = ("prompt_ms", "predicted_ms") if stated else ("time_to_first_token_ms", "generation_time_ms")
-    stated = stated or request.server.get("metrics") or {}
-    return sum(_known(stated.get(name)) for name in names) / 1e3
+    return sum(_parts_ms(request)[1:]) / 1e3
+
+
+def _server_times(requests: Sequence[Request]) -> dict[str, np.ndarray]:
+    """The parts of its time that the server states of each request, in seconds, nan where it does not."""
+    times = np.array([_parts_ms(r) for r in requests], dtype=float).reshape(-1, 3) / 1e3
+    return dict(zip(("server_queue_s", "server_prefill_s", "server_decode_s"), times.T, strict=True))
+
+
+def _parts_ms(request: Request) -> tuple[float, float, float]:
+    """Queue, prefill and decode; llama.cpp states the last two, vLLM all of them where it is told to."""
+    timings, metrics = _said(request, "timings"), _said(request, "metrics")
+    names = ("prompt_ms", "predicted_ms") if timings else ("time_to_first_token_ms", "generation_time_ms")
+    found = (metrics.get("queue_time_ms"), *((timings or metrics).get(name) for name in names))
+    queue, prefill, decode = (_stated(ms, LONGEST_US / 1e3) for ms in found)
+    return queue, prefill, decode
+
+
+def _stated(value: object, most: float) -> float:
+    """A number of a server's own words; nan where it is none, or none that a request can have."""
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return value if is_number and abs(value) < most else np.nan
 
 
 def _known(value: float | None) -> float:

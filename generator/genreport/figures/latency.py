@@ -9,6 +9,7 @@ import numpy as np
 from genreport.figures.book import Book
 from genreport.figures.frames import Column, Table
 from genreport.figures.layout import LevelView
+from genreport.provenance import Quantity
 
 # quantiles of `itl_ecdf` in percent: even steps, then a tail that ends at the largest gap itself
 GRID: tuple[float, ...] = (*range(0, 100, 2), 99, 99.5, 99.8, 99.9, 99.95, 99.99, 100)
@@ -19,16 +20,27 @@ STATISTICS: dict[str, tuple[str, tuple[str, ...]]] = {
     "tpot": ("tpot_s", ("mean", "p50", "p90", "p99")),
     "itl": ("itl_s", ("p50", "p90", "p99")),
     "e2el": ("e2el_s", ("p50", "p90", "p95", "p99")),
-    "client_queue": ("client_queue_s", ("p50", "p99")),
+    "client_queue": ("client_queue_s", ("mean", "p50", "p99")),
     "first_choices": ("first_choices_s", ("p50",)),
+    "queue_stated": ("server_queue_s", ("mean", "p50", "p90", "p99")),
+    "prefill_stated": ("server_prefill_s", ("mean", "p50", "p90", "p99")),
+    "decode_stated": ("server_decode_s", ("mean", "p50", "p90", "p99")),
 }
 NEEDS_TOKENS = {"tpot_s": "the server gave no token count for some requests"}
+# why a column of what servers may state is empty
+EMPTY = {
+    "server_queue_s": "the server states no queue time of its requests",
+    "server_prefill_s": "the server states no prefill time of its requests",
+    "server_decode_s": "the server states no decode time of its requests",
+}
 
 
 def enter(book: Book, level: LevelView) -> None:
     """Every latency figure of a level and the curve of its ITL distribution."""
     rows = level.measured
     notes = token_notes(rows)
+    if _first_events(book, level.id, rows).value:
+        notes |= {"tpot_s": [*notes["tpot_s"], "first_event_multi"]}
     for figure, (column, statistics) in STATISTICS.items():
         reason = NEEDS_TOKENS.get(column) if rows.rows["n"].isna().any() else None
         _statistics(book, f"{level.id}.{figure}", column, statistics, rows, notes, reason)
@@ -41,6 +53,15 @@ def token_notes(rows: Table) -> dict[str, list[str]]:
     counted = [] if rows.rows["usage"].all() else ["tokens_counted_by_client"]
     unknown = [] if rows.rows["counted"].all() else ["tokens_per_event_unknown"]
     return {"tpot_s": counted, "n": counted, "itl_s": unknown}
+
+
+def _first_events(book: Book, id: str, rows: Table) -> Quantity:
+    """Requests whose first event held several tokens: their TPOT divides by n - 1 all the same."""
+    id, formula = f"{id}.first_event_multi", "sum(first_event_multi)"
+    if not len(rows) or not rows.rows["counted"].all():
+        return book.missing(id, "count", formula, "no per-event token counts" if len(rows) else "no request completed")
+    several = rows.first_tokens > 1
+    return book.enter(id, several.sum(), "count", formula, rows.source(np.flatnonzero(several)[:1]), n=len(rows))
 
 
 def few(n: int, q: float) -> bool:
@@ -73,7 +94,7 @@ def _statistics(
             continue
         column: Column = getattr(rows, name)
         if not len(column):
-            book.missing(f"{id}.{statistic}", "s", formula, "no request has a second token")
+            book.missing(f"{id}.{statistic}", "s", formula, EMPTY.get(name, "no request has a second token"))
         elif statistic == "mean":
             book.enter(f"{id}.mean", column.values.mean(), "s", formula, rows.source(column.row[:1]),
                        n=len(column), notes=notes.get(name, ()))  # fmt: skip

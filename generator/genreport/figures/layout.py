@@ -11,6 +11,9 @@ from genreport.figures.frames import Table, pooled, table
 from genreport.records import LaunchFacts
 from genreport.rounds import Level, Round
 
+UNSOUND = "stamps fall, or reach past the request's end"
+IMPOSSIBLE = "a stamp or a token count that no request can have"
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -146,7 +149,8 @@ def tests(levels: list[LevelView], order: list[str]) -> list[TestView]:
 
 def _unsound(rows: Table) -> Iterator[Finding]:
     for row in (~rows.rows["sound"]).to_numpy().nonzero()[0]:
-        yield Finding(*rows.place(row), "stamps fall, or reach past the request's end: the record is in no figure")
+        why = UNSOUND if rows.rows["possible"].iat[row] else IMPOSSIBLE
+        yield Finding(*rows.place(row), f"{why}: the record is in no figure")
 
 
 def _test(levels: list[LevelView], order: list[str]) -> TestView:

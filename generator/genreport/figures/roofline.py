@@ -22,6 +22,11 @@ def sequence_bytes(input: float, output: float, kv: float) -> float:
     return (input + output / 2) * kv
 
 
+def sequence_time(input: float, output: float, kv: float, bandwidth: float) -> float:
+    """Time in which the memory delivers that KV."""
+    return sequence_bytes(input, output, kv) / bandwidth
+
+
 def attainment(floor: float, itl: float) -> float:
     """Share of the memory roof that the measured step reaches."""
     return floor / itl
@@ -113,4 +118,4 @@ def enter_sweep(book: Book, scope: str, levels: Sequence[LevelView], engine: str
 
 def over_kv(cost: float, input: float, output: float, kv: float, bandwidth: float) -> float:
     """Marginal cost as a multiple of the time one sequence's KV takes to read."""
-    return cost / (sequence_bytes(input, output, kv) / bandwidth)
+    return cost / sequence_time(input, output, kv, bandwidth)

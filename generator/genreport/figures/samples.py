@@ -12,19 +12,21 @@ from genreport.figures.book import Book
 from genreport.figures.frames import Table
 from genreport.figures.layout import Finding, LevelView
 from genreport.provenance import Samples
-from genreport.rounds import SAMPLES, SLOTS, Round
+from genreport.rounds import SAMPLES, SLOTS, Level, Round
 
 RESIDENT = "resident_tokens"
+MEMORY = {"memory": ("process:resident_bytes",)}
 GAUGES: dict[str, dict[str, tuple[str, ...]]] = {
     "vllm": {
         "running": ("vllm:num_requests_running",),
         "waiting": ("vllm:num_requests_waiting",),
         "kv_use": ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc"),
+        **MEMORY,
     },
-    "llamacpp": {"running": ("llamacpp:requests_processing",), "waiting": ("llamacpp:requests_deferred",)},
-    "openai": {},
+    "llamacpp": {"running": ("llamacpp:requests_processing",), "waiting": ("llamacpp:requests_deferred",), **MEMORY},
+    "openai": MEMORY,
 }
-UNITS = {"running": "1", "waiting": "1", "kv_use": "share"}
+UNITS = {"running": "1", "waiting": "1", "kv_use": "share", "memory": "bytes"}
 Edges = tuple[float, float] | None
 NO_GAUGE = "no such gauge was sampled"
 
@@ -68,6 +70,15 @@ def enter(book: Book, level: LevelView, kind: str, pool: str, findings: list[Fin
             _kv_of_slots(book, level.id, pool)
         else:
             _over(book, level, gauge, unit)
+
+
+def of_repeat(round: Round, files: Level, measured: Table, kind: str, gauge: str) -> Series | None:
+    """One gauge of a repeat (or `RESIDENT`, from its slots) in the window of its requests; `None` where none is."""
+    edges, file = _window(measured), files.file(SAMPLES)
+    if gauge == RESIDENT:
+        return _slots(round, files.file(SLOTS), edges, [])
+    head, points = _read(round, file, []) if file else ({}, [])
+    return _gauge(file, head, points, GAUGES[kind].get(gauge, ()), edges)
 
 
 def _window(measured: Table) -> Edges:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from scipy.optimize import least_squares, nnls
@@ -11,8 +11,9 @@ from genreport.figures.book import Absent, Book
 from genreport.figures.layout import LevelView
 
 USL_LEVELS = 5
-# a fitted parameter below this is a bound the solver came close to, not an effect
+# a fitted parameter this close to 0 or 1 is a bound the solver came close to, not an effect
 USL_ZERO = 1e-9
+USL_STARTS = ((0.0, 0.0), (0.05, 0.0), (0.0, 0.01), (0.9, 0.0), (0.5, 0.5))
 KNEE_ELASTICITY = 0.5
 CURVE_STEPS = 24
 
@@ -35,21 +36,31 @@ def knee(c: np.ndarray, x: np.ndarray) -> float | None:
 
 
 def usl(c: np.ndarray, x: np.ndarray) -> tuple[float, float, float]:
-    """λ, σ, κ of X = λC / (1 + σ(C−1) + κC(C−1)), least squares on X, none negative."""
+    """λ, σ, κ of X = λC / (1 + σ(C−1) + κC(C−1)), least squares on X, λ not negative, σ and κ between 0 and 1."""
     c, x = np.asarray(c, dtype=float), np.asarray(x, dtype=float)
     shape = np.column_stack([np.ones_like(c), c - 1, c * (c - 1)])
-    # C/X is linear in (1, σ, κ)/λ: its solution is the start
-    start, _ = nnls(shape * (x / c)[:, None], np.ones_like(c))
-    lam = 1 / start[0] if start[0] > 0 else float((x / c).max())
     unit = float(x.max())
 
     def residuals(p: np.ndarray) -> np.ndarray:
-        return (p[0] * lam * c / (shape @ [1, p[1], p[2]]) - x) / unit
+        return p[0] * c / (shape @ [1, p[1], p[2]]) - x / unit
 
-    fit = least_squares(residuals, [1, *(start[1:] * lam)], bounds=(0, np.inf), xtol=1e-15, ftol=1e-15, gtol=1e-15,
-                        x_scale=[1, 0.01, 0.001], max_nfev=2000)  # fmt: skip
-    sigma, kappa = (0.0 if p < USL_ZERO else float(p) for p in fit.x[1:])
-    return float(fit.x[0] * lam), sigma, kappa
+    fits = [
+        least_squares(residuals, start, bounds=(0, [np.inf, 1, 1]), xtol=1e-13, ftol=1e-13, gtol=1e-13,
+                      x_scale=[1, 0.01, 0.001], max_nfev=400)
+        for start in _starts(c, x / unit, shape)
+    ]  # fmt: skip
+    fit = min(fits, key=lambda fit: fit.cost)
+    sigma, kappa = (0.0 if p < USL_ZERO else 1.0 if p > 1 - USL_ZERO else float(p) for p in fit.x[1:])
+    return float(fit.x[0] * unit), sigma, kappa
+
+
+def _starts(c: np.ndarray, x: np.ndarray, shape: np.ndarray) -> Iterator[list[float]]:
+    """Where to begin: C/X is linear in (1, σ, κ)/λ, and that solution is near; the others lie in other valleys."""
+    linear = nnls(shape * (x / c)[:, None], np.ones_like(c))[0]
+    near = np.clip(linear[1:] / linear[0], 0, 1) if linear[0] > 0 else (1.0, 1.0)
+    for sigma, kappa in (near, *USL_STARTS):
+        model = c / (shape @ [1, sigma, kappa])
+        yield [float(model @ x / (model @ model)), float(sigma), float(kappa)]
 
 
 def usl_peak(sigma: float, kappa: float) -> float:
@@ -118,14 +129,12 @@ def _stated_knee(c: np.ndarray, x: np.ndarray) -> float:
 
 def _usl(book: Book, scope: str, c: list[str], x: list[str]) -> None:
     id = f"{scope}.usl_{{}}".format
-    fits = {"lambda": ("tok/s", 0), "sigma": ("1", 1), "kappa": ("1", 2)}
     if len(c) < USL_LEVELS:
-        for name, (unit, place) in fits.items():
-            book.missing(id(name), unit, f"usl(c, x)[{place}]", f"no fit: fewer than {USL_LEVELS} levels")
+        book.missing(id("fit"), "1", "usl(c, x)", f"no fit: fewer than {USL_LEVELS} levels")
     else:
-        fit = usl(*(np.array([book.value(i) for i in ids]) for ids in (c, x)))
-        for name, (unit, place) in fits.items():
-            book.derive(id(name), unit, f"usl(c, x)[{place}]", lambda c, x, p=place: fit[p], n=len(c), c=c, x=x)
+        book.derive(id("fit"), "1", "usl(c, x)", usl, n=len(c), c=c, x=x)
+    for place, (name, unit) in enumerate((("lambda", "tok/s"), ("sigma", "1"), ("kappa", "1"))):
+        book.derive(id(name), unit, f"fit[{place}]", lambda fit, place=place: fit[place], n=len(c), fit=id("fit"))
     shape = {"sigma": id("sigma"), "kappa": id("kappa")}
     book.derive(id("peak"), "1", "sqrt((1 - sigma) / kappa)", usl_peak, n=len(c), **shape)
     model = "lam * c / (1 + sigma * (c - 1) + kappa * c * (c - 1))"

@@ -59,6 +59,7 @@ class PlannedTest(Part):
     flags: Words = []
     pause_s: Annotated[float, Field(ge=0)] = 0
     stall_s: Positive = 120
+    request_s: Positive = 600
 
     @field_validator("id")
     @classmethod

@@ -17,7 +17,8 @@ from pydantic import ValidationError
 
 from genreport.plan.levels import TESTS
 from genreport.plan.model import Plan
-from genreport.plan.parts import ENV_NAME, ID, VARIABLE, Part, expand, listed, split_command
+from genreport.plan.parts import ENV_NAME, VARIABLE, Part, expand, listed, split_command
+from genreport.records import ID
 
 Loc = tuple[str | int, ...]
 Found = Iterator[tuple[Loc, str]]
@@ -31,6 +32,7 @@ TYPES = {
     "model": "a mapping",
     "bool": "true or false",
 }
+SHORTEST_KEY = 8
 LIMITS = {"greater_than": ("gt", "above"), "greater_than_equal": ("ge", "at least"), "less_than": ("lt", "below")}
 ALPHABETS = {
     ID: "a-z, 0-9 and, after the first character, _ + -",
@@ -138,6 +140,7 @@ def relations(raw: Any) -> Found:
     yield from _ports(raw)
     yield from _lost_flags(raw)
     yield from _unknown_names(raw)
+    yield from hidden_ids(raw)
 
 
 def _maps(raw: Any, key: str) -> list[tuple[int, dict[Any, Any]]]:
@@ -222,6 +225,15 @@ def _unknown_names(raw: Any) -> Found:
                 yield ("hypotheses", place, key), unknown(what, claim[key], known)
 
 
+def hidden_ids(raw: Any) -> Found:
+    """Texts to redact that are part of an id: folders and records of the round carry the ids as they are."""
+    engines = [id for _, entry in _maps(raw, "engines") for _, id in _engine_ids(entry)]
+    ids = [*engines, *(str(test.get("id")) for _, test in _maps(raw, "tests")), "vllm", "llamacpp", "openai"]
+    for place, text in enumerate(_list(raw, "redact")):
+        if text and (id := next((id for id in ids if str(text) in id), None)):
+            yield ("redact", place), f"{str(text)!r} is part of {id!r}, which the round can not do without; rename one"
+
+
 # ---- what only this machine can tell
 
 
@@ -233,8 +245,17 @@ def unset_variables(raw: Any, env: Mapping[str, str]) -> Found:
         )
     for place, entry in _maps(raw, "engines"):
         name = entry.get("api_key_env")
-        if isinstance(name, str) and re.match(ENV_NAME, name) and name not in env:
-            yield ("engines", place, "api_key_env"), f"the environment has no variable {name}"
+        if isinstance(name, str) and re.match(ENV_NAME, name) and (wrong := _wrong_key(name, env.get(name))):
+            yield ("engines", place, "api_key_env"), wrong
+
+
+def _wrong_key(name: str, key: str | None) -> str | None:
+    if key is None:
+        return f"the environment has no variable {name}"
+    if len(key) < SHORTEST_KEY:
+        few = f"the key in {name} has {len(key)} characters"
+        return f"{few}; one of fewer than {SHORTEST_KEY} can not be told from other words in logs and answers"
+    return None
 
 
 def _strings(value: Any, loc: Loc) -> Iterator[tuple[Loc, str]]:

@@ -17,8 +17,18 @@ from genreport.plan.levels import AnyTest, PlannedTest
 from genreport.plan.parts import VARIABLE, CountFromZero, Id, Part, Positive, expand
 
 SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW", re.IGNORECASE)
-PERCENTILE_FIGURE = re.compile(r"(ttft|tpot|itl|e2el)\.(p50|p90|p95|p99|mean)")
-PLAIN_FIGURES = ("output_throughput", "request_throughput", "goodput", "mean_in_flight", "stall_share", "mbu", "mfu")
+# statistics that are computed of each latency
+LATENCIES = {
+    "ttft": ("mean", "p50", "p90", "p99"),
+    "tpot": ("mean", "p50", "p90", "p99"),
+    "itl": ("p50", "p90", "p99"),
+    "e2el": ("p50", "p90", "p95", "p99"),
+}
+# figures of a level that a hypothesis may be about
+FIGURES = (
+    "output_throughput", "request_throughput", "goodput", "mean_in_flight", "stall_share", "mbu", "mfu",
+    *(f"{latency}.{statistic}" for latency, statistics in LATENCIES.items() for statistic in statistics),
+)  # fmt: skip
 CLAIMS = ("changes_by_more_than", "rises_by_more_than", "falls_by_more_than", "stays_within")
 
 
@@ -52,8 +62,8 @@ class Hypothesis(Part):
     @field_validator("figure")
     @classmethod
     def _known(cls, figure: str) -> str:
-        if figure not in PLAIN_FIGURES and not PERCENTILE_FIGURE.fullmatch(figure):
-            raise ValueError(f"{figure!r} is no figure of a level; e.g. {', '.join(PLAIN_FIGURES)}, ttft.p50, itl.p99")
+        if figure not in FIGURES:
+            raise ValueError(f"{figure!r} is no figure of a level; known are {', '.join(FIGURES)}")
         return figure
 
     @model_validator(mode="after")
@@ -67,6 +77,45 @@ class Hypothesis(Part):
     def claim(self) -> tuple[str, float]:
         """The claim's name and its relative size."""
         return next((name, value) for name in CLAIMS if (value := getattr(self, name)) is not None)
+
+
+class Prices(Part):
+    """What an hour of the machine costs: rent (`hour`), or its price spread over its years; power; what an API asks.
+
+    Money is in `currency`, `kwh` is the price of a kilowatt-hour, `api` that of a million output tokens.
+    """
+
+    currency: str
+    utilisation: Positive
+    hour: Positive | None = None
+    card: Positive | None = None
+    years: Positive | None = None
+    watts: Positive | None = None
+    kwh: Positive | None = None
+    api: Positive | None = None
+
+    @field_validator("currency")
+    @classmethod
+    def _code(cls, currency: str) -> str:
+        if not re.fullmatch(r"[A-Z]{3}", currency):
+            raise ValueError(f"{currency!r} is no currency code of three capital letters, such as EUR")
+        return currency
+
+    @field_validator("utilisation")
+    @classmethod
+    def _share(cls, utilisation: float) -> float:
+        if utilisation > 1:
+            raise ValueError(f"is a share of the time, 1 at most, not {utilisation:g}")
+        return utilisation
+
+    @model_validator(mode="after")
+    def _whole(self) -> Prices:
+        if (self.hour is None) == (self.card is None):
+            raise ValueError("needs either `hour`, or `card` with `years`")
+        for one, other in (("card", "years"), ("watts", "kwh")):
+            if (getattr(self, one) is None) != (getattr(self, other) is None):
+                raise ValueError(f"needs `{one}` and `{other}` together")
+        return self
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +143,7 @@ class Plan(Part):
     not_measured: list[str] = []
     redact: list[str] = []
     noise_margin: Annotated[float, Field(ge=0, lt=1)] = 0.02
+    prices: Prices | None = None
 
     _text: str = PrivateAttr("")
 
@@ -110,6 +160,13 @@ class Plan(Part):
         """The plan with every `${VAR}` replaced, to act on and never to write down."""
         given = expand(self.model_dump(by_alias=True), os.environ if env is None else env)
         return Plan.model_validate(given).with_text(self._text)
+
+    def words(self) -> set[str]:
+        """Ids and what else the plan calls things by: words that name nobody, even where a user or host is called so."""
+        parts = (*self.entries, *self.engines, *self.tests, *self.slos, *self.hypotheses)
+        levels = {level.name for test in self.tests for level in test.levels()}
+        called = {word for engine in self.engines for word in (engine.kind, engine.model, engine.precision)}
+        return ({part.id for part in parts} | levels | called) - {None}
 
     def secrets(self, env: Mapping[str, str] | None = None) -> list[str]:
         """Values that must reach no file: API keys, and variables and launch settings that are named like secrets."""

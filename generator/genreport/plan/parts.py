@@ -9,8 +9,9 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
+from genreport.records import ID
+
 VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
-ID = r"^[a-z0-9][a-z0-9_+-]*$"
 ENV_NAME = r"^[A-Za-z_][A-Za-z0-9_]*$"
 
 

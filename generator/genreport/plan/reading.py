@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from genreport.errors import PlanError
-from genreport.plan.mistakes import Loc, absences, relations, structure, unset_variables
+from genreport.plan.mistakes import Loc, absences, hidden_ids, relations, structure, unset_variables
 from genreport.plan.model import Plan
 from genreport.plan.parts import expand
 
@@ -36,7 +36,8 @@ def read_plan(path: str | Path, env: Mapping[str, str] | None = None, *, on_this
 def _here(raw: dict[str, Any], env: Mapping[str, str]) -> Iterator[tuple[Loc, str]]:
     yield from unset_variables(raw, env)
     yield from absences(raw, env)
-    yield from structure(expand(raw, env))
+    yield from structure(expanded := expand(raw, env))
+    yield from hidden_ids(expanded)
 
 
 def _read(path: str | Path) -> str:

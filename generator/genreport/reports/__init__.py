@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from genreport.figures import Figures
-from genreport.reports import concurrency, evidence, front, head_to_head, waiting
+from genreport.reports import cliff, concurrency, evidence, front, guide, head_to_head, kv, ttft
 from genreport.reports.page import Page
 
 __all__ = ["Page", "all_pages"]
@@ -14,8 +14,10 @@ def all_pages(figures: Figures) -> list[Page]:
     return [
         front.page(figures),
         concurrency.page(figures),
-        *waiting.pages(figures, before_head_to_head=True),
+        ttft.page(figures),
+        kv.page(figures),
+        cliff.page(figures),
         *head_to_head.pages(figures),
-        *waiting.pages(figures, before_head_to_head=False),
+        guide.page(figures),
         evidence.page(figures),
     ]

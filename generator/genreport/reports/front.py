@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from genreport.figures import Figures
+from genreport.places import listing_href
 from genreport.provenance import Quantity
 from genreport.reports.page import Page
 
@@ -22,7 +23,10 @@ def page(figures: Figures) -> Page:
         "not_measured": figures.round.plan.get("not_measured") or [],
         "unsealed": figures.round.unsealed,
         "flags": figures.flags,
-        "findings": figures.findings,
+        "findings": [
+            {"file": found.file, "href": listing_href(found.file, found.line), "what": found.what}
+            for found in figures.findings
+        ],
     }
     return Page("index.md", "front.md", context)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import log
 from typing import Any
 
 from genreport import charts
@@ -11,6 +12,7 @@ from genreport.provenance import Quantity
 from genreport.reports.page import Drawn, Page
 from genreport.reports.rows import RowMaker
 
+EQUAL = 0.02  # logs of ratios this close to 0 mean "the same"
 GROUPS = ("embedding", "attention", "mlp", "norm", "output", "other")
 
 
@@ -94,13 +96,19 @@ def _groups(figures: Figures, base: str, other: str) -> list[str]:
 
 
 def _predicted_case(figures: Figures, scope: str) -> str:
-    """How the ratio that the bytes predict stands to the one measured: who is ahead by each, and whether they agree."""
+    """How the step ratio that the bytes predict stands to the one measured.
+
+    First word: what the challenger reads per step (equal, saves, costs); second: what became of it.
+    """
     predicted, measured = (figures.ledger.get(f"{scope}.{name}_step_ratio") for name in ("predicted", "measured"))
     if predicted is None or measured is None or predicted.missing or measured.missing:
         return "unknown"
-    if (predicted.value - 1) * (measured.value - 1) < 0:
-        return "opposite"
-    return "less" if abs(measured.value - 1) < abs(predicted.value - 1) else "more"
+    p, m = log(predicted.value), log(measured.value)
+    if abs(p) <= EQUAL:
+        return "equal same" if abs(m) <= EQUAL else "equal faster" if m > 0 else "equal slower"
+    if p > 0:
+        return "saves lost" if m <= 0 else "saves partly" if m < p else "saves more"
+    return "costs nothing" if m >= 0 else "costs time"
 
 
 def _charts(figures: Figures, test: Any, base: str, other: str, pairs: list[Pairing]) -> Drawn:

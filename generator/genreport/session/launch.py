@@ -66,10 +66,10 @@ async def serving(group: LaunchGroup, as_written: LaunchGroup, sink: Sink) -> As
         }
         sink.round.launch(
             launch,
-            LaunchFacts(**sink.redactor.value(facts), started_unix_us=started, ready_us=ready_us),
-            sink.redactor.text(start_log.decode("utf-8", "replace")) if start_log is not None else None,
+            LaunchFacts(**facts, started_unix_us=started, ready_us=ready_us),
+            start_log.decode("utf-8", "replace") if start_log is not None else None,
         )
-        yield Session(engine, server, launch, prompts, sink)
+        yield Session(engine, as_written.engine, server, launch, prompts, sink)
 
 
 def _side_client(engine: Engine, url: str) -> httpx.AsyncClient:
@@ -139,10 +139,11 @@ def _vocabulary(endpoints: dict[str, Any]) -> int | None:
 
 
 def _start_log(server: Server) -> bytes | None:
+    """The lines until now, or of a server that ran already the first ones."""
     if server.log is None:
         return None
     size = server.log.size()
-    return server.log.bytes(0, size if server.process else min(size, START_LOG_BYTES))
+    return server.log.lines(0, size if server.process else min(size, START_LOG_BYTES))[1]
 
 
 def _described(group: LaunchGroup, as_written: LaunchGroup) -> dict[str, Any]:
@@ -151,8 +152,8 @@ def _described(group: LaunchGroup, as_written: LaunchGroup) -> dict[str, Any]:
     return {
         "engine": engine.id,
         "kind": engine.kind,
-        "model": engine.model,
-        "precision": engine.precision,
+        "model": written.model,
+        "precision": written.precision,
         "kv_bytes_per_element": engine.kv_bytes_per_element,
         "baseline": engine.baseline,
         "test": group.test.id if group.test else None,
@@ -160,7 +161,7 @@ def _described(group: LaunchGroup, as_written: LaunchGroup) -> dict[str, Any]:
         "command": written.command(as_written.test) or None,
         "flags": [*written.flags, *(as_written.test.flags if as_written.test else [])],
         "env": written.launch.env if written.launch else {},
-        "cpus": engine.launch.cpus if engine.launch else None,
+        "cpus": written.launch.cpus if written.launch else None,
         "url": written.url,
     }
 

@@ -18,7 +18,6 @@ from genreport.load import Honesty, closed_loop
 from genreport.plan import Engine, LaunchGroup, LevelPlan, PlannedTest, level_seed
 from genreport.progress import Silent
 from genreport.records import LogRange, Request
-from genreport.redact import Redactor
 from genreport.rounds import LevelWriter, RoundWriter
 
 # a seed and a length in tokens -> a prompt
@@ -31,10 +30,9 @@ def unix_us() -> int:
 
 @dataclass(frozen=True)
 class Sink:
-    """Where observations go: the round, through the redactor, and the eyes of whoever waits."""
+    """Where observations go: the round, which redacts what it is given, and the eyes of whoever waits."""
 
     round: RoundWriter
-    redactor: Redactor
     progress: Silent
 
 
@@ -53,14 +51,10 @@ class Step:
         return f"{self.test.id}/{self.engine.id}/{self.level.name}/r{self.repeat}"
 
     @property
-    def tokens(self) -> int:
-        """Prompt and output tokens of one request."""
-        return self.level.shape.input + self.level.shape.output
-
-    @property
-    def work(self) -> int:
-        """Prompt and output tokens of all measured requests."""
-        return self.level.requests * self.tokens
+    def work(self) -> float:
+        """A measure of how long it takes: output tokens, a prompt token as a sixteenth of one, fewer side by side."""
+        shape = self.level.shape
+        return self.level.requests * (shape.output + shape.input / 16) / self.level.concurrency**0.7
 
 
 def steps(group: LaunchGroup, plan_seed: int) -> list[Step]:
@@ -88,9 +82,10 @@ def verification(engine: Engine) -> ssl.SSLContext | bool:
 
 @dataclass(frozen=True)
 class Session:
-    """A ready engine, and the levels measured on it."""
+    """A ready engine, and the levels measured on it; `written` is the engine with its variables as the plan has them."""
 
     engine: Engine
+    written: Engine
     server: Server
     launch: str
     prompts: Prompts
@@ -98,46 +93,55 @@ class Session:
 
     async def level(self, step: Step) -> None:
         """Measures one repeat and seals it; what happens to the engine meanwhile is in its records and remarks."""
-        self.sink.progress.level(step.key, step.level.requests, step.tokens)
+        self.sink.progress.level(step.key, self.engine.id, step.level.requests, step.work)
         writer = self.sink.round.level(step.key)
         try:
             facts = await self._repeat(step, writer)
         except BaseException:
             writer.abandon()
             raise
-        writer.seal(facts)
-        self.sink.progress.done(facts["remarks"])
+        self.sink.progress.done(writer.seal(facts).remarks)
 
     async def _repeat(self, step: Step, writer: LevelWriter) -> dict[str, Any]:
         await asyncio.sleep(step.test.pause_s)
-        origin_unix_us, clock, log = unix_us(), Clock(), self.server.log
+        origin_unix_us, clock = unix_us(), Clock()
         remarks: list[str] = []
         async with self._client(step) as client:
             await self._load(client, step, clock, writer, warmup=True)
             before_us = await self._scrape(writer, rounds.BEFORE, "before", clock, remarks)
-            start = log.size() if log else 0
+            start = self._logged()
             async with self.server.watched(clock.now_us) as seen, Honesty() as honesty:
                 await self._load(client, step, clock, writer, warmup=False)
             after_us = await self._scrape(writer, rounds.AFTER, "after", clock, remarks)
-        end = log.size() if log else 0
+        end = self._logged()
         await self._note_death(remarks)
-        self._write(writer, seen, log.text(start, end) if log else None)
+        self._write(writer, seen)
         return self._facts(step) | {
             "origin_unix_us": origin_unix_us,
             "before_us": before_us,
             "after_us": after_us,
-            "log": LogRange(start=start, end=end) if log else None,
+            "log": self._write_log(writer, start, end),
             "client": honesty.facts,
             "remarks": remarks,
         }
 
-    def _write(self, writer: LevelWriter, seen: Samples, log: str | None) -> None:
+    def _logged(self) -> int:
+        return self.server.log.size() if self.server.log else 0
+
+    def _write(self, writer: LevelWriter, seen: Samples) -> None:
         texts = {rounds.SAMPLES: seen.samples(), rounds.SLOTS: seen.busy_slots(), rounds.GPU: "".join(seen.gpu)}
-        if log is not None:
-            texts[rounds.ENGINE_LOG] = self.sink.redactor.text(log)
         for file, text in texts.items():
-            if text or file == rounds.ENGINE_LOG:
+            if text:
                 writer.text(file, text)
+
+    def _write_log(self, writer: LevelWriter, start: int, end: int) -> LogRange | None:
+        """Writes what the engine logged between two offsets, in whole lines; the last words of a dead one as they are."""
+        log, process = self.server.log, self.server.process
+        if log is None:
+            return None
+        start, data = log.lines(start, end, ended=process is not None and process.exit_code is not None)
+        writer.text(rounds.ENGINE_LOG, data.decode("utf-8", "replace"))
+        return LogRange(start=start, end=start + len(data))
 
     def _client(self, step: Step) -> Client:
         """The load's own client; connections opened by the warm-up stay open for the measured requests."""
@@ -147,11 +151,12 @@ class Session:
             fresh_connections=self.server.kind.FRESH_CONNECTIONS,
             verify=verification(self.engine),
             stall_s=step.test.stall_s,
+            request_s=step.test.request_s,
         )
 
     async def _load(self, client: Client, step: Step, clock: Clock, writer: LevelWriter, *, warmup: bool) -> None:
         def done(request: Request) -> None:
-            writer.request(self._publishable(request))
+            writer.request(request)
             if not warmup:
                 self.sink.progress.request(request)
 
@@ -177,22 +182,12 @@ class Session:
             )
         return calls
 
-    def _publishable(self, request: Request) -> Request:
-        redactor, failure = self.sink.redactor, request.failure
-        return request.model_copy(
-            update={
-                "text": redactor.text(request.text),
-                "server": redactor.value(request.server),
-                "failure": failure and failure.model_copy(update={"message": redactor.text(failure.message)}),
-            }
-        )
-
     async def _scrape(self, writer: LevelWriter, file: str, moment: str, clock: Clock, remarks: list[str]) -> int:
         """Waits until the server is idle and writes its counters; returns when they were read."""
         text, wrong = await self.server.quiet_counters()
         read_us = clock.now_us()
         if text is not None:
-            writer.text(file, self.sink.redactor.text(text))
+            writer.text(file, text)
         if wrong:
             remarks.append(f"{moment} the level: {wrong}")
         return read_us
@@ -200,7 +195,7 @@ class Session:
     async def _note_death(self, remarks: list[str]) -> None:
         process = self.server.process
         if process is not None and process.exit_code is not None:
-            remarks.append(f"the engine died: {self.sink.redactor.text(process.death())}")
+            remarks.append(f"the engine died: {process.death()}")
         elif not await self.server.alive():
             remarks.append("the engine no longer answers")
 
@@ -218,5 +213,5 @@ class Session:
             "requests": level.requests,
             "warmup": step.test.warmup,
             "seed": step.seed,
-            "sampling": {"temperature": 0, "ignore_eos": True, **self.engine.sampling},
+            "sampling": {"temperature": 0, "ignore_eos": True, **self.written.sampling},
         }

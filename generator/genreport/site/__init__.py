@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -106,7 +107,7 @@ def serve(
             while server.poll() is None:
                 time.sleep(POLL_S)
                 if watched.changed():
-                    _refresh(Path(folder), root, [Round(found.path) for found in rounds], pages, index)
+                    _try_refresh(Path(folder), root, rounds, pages, index)
             return server.returncode
         except KeyboardInterrupt:
             return 0
@@ -127,6 +128,14 @@ def _refresh(folder: Path, root: Path, rounds: Sequence[Round], pages: Pages, in
             _publish_docs(stage, root)
 
 
+def _try_refresh(folder: Path, root: Path, rounds: Sequence[Round], pages: Pages, index: str | None) -> None:
+    """A change that cannot be shown (a template half typed, a round half written) is said; the preview goes on."""
+    try:
+        _refresh(folder, root, [Round(found.path) for found in rounds], pages, index)
+    except Exception as error:
+        print(f"genreport: not shown yet: {type(error).__name__}: {error}", file=sys.stderr)
+
+
 class _Watched:
     """The files of rounds and templates, by their times."""
 
@@ -140,7 +149,11 @@ class _Watched:
 
     def _times(self) -> dict[Path, int]:
         files = (file for folder in self.folders for file in folder.rglob("*") if file.is_file())
-        return {file: file.stat().st_mtime_ns for file in files}
+        found = {}
+        for file in files:
+            with suppress(FileNotFoundError):  # a recording renames its partial files
+                found[file] = file.stat().st_mtime_ns
+        return found
 
 
 def write_docs(
@@ -247,7 +260,9 @@ def _swap(new: Path, place: Path) -> None:
 
 
 def _publish_docs(stage: Path, home: Path) -> None:
-    _swap(stage / "docs" / "rounds", home / "docs" / "rounds")
+    with tempfile.TemporaryDirectory(prefix=".genreport-", dir=home) as near:  # a rename needs one file system
+        shutil.move(stage / "docs" / "rounds", Path(near) / "rounds")
+        _swap(Path(near) / "rounds", home / "docs" / "rounds")
     shutil.copy(stage / "docs" / bundle.NAME, home / "docs" / bundle.NAME)
 
 

@@ -1,0 +1,157 @@
+"""What a wait buys: throughput over the p99 TTFT, each engine's front, the service levels, and where fronts cross."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import altair as alt
+
+from genreport.charts.colours import INK, MUTED, PAPER, colour_by_engine, colour_of, engine_colour
+from genreport.charts.marks import apart
+from genreport.charts.rows import Row, chart_of, tooltips, unique, valued
+from genreport.charts.scales import Scale, linear, round_steps, seconds_axis, y_axis
+from genreport.charts.spec import Chart, finish
+from genreport.display import shown
+from genreport.places import derivation_href
+from genreport.provenance import Quantity
+
+# everything a reader of the chart reads that does not come from a row
+WORDS = {
+    "title": "Output throughput, tok/s, over the wait for the first token",
+    "better": "↖ up and left is better",
+    "wait": "p99 TTFT",
+    "throughput": "throughput",
+    "limit": "limit {shown}",
+    "crossing": "fronts cross\nat {shown}",
+    "point": "{shown} at {waited} (C = {load:g}){flag}",
+    "flagged": ", flagged",
+    "crossed": " The fronts cross at {shown}.",
+}
+# a limit further out than this factor would leave the curves no room
+REACH = 4
+
+
+def pareto(
+    rows: Sequence[Row],
+    *,
+    limits: Iterable[Quantity] = (),
+    crossings: Iterable[tuple[Quantity, Quantity]] = (),
+    alt: str | None = None,
+) -> Chart | None:
+    """Every level at its wait (`wait`, seconds; `waited`, as text), joined where it is on its engine's `front` ("yes").
+
+    `limits` are waits that service levels allow, `crossings` pairs of a wait and the throughput there.
+    """
+    drawn, crossings = [row for row in valued(rows) if row["wait"] > 0], list(crossings)
+    if not drawn:
+        return None
+    near = _near(limits, drawn)
+    axes = {"x": _wait_axis(drawn, near), "y": y_axis(linear(drawn, "value"), "value")}
+    layers = [
+        *_limits(near, axes["x"]),
+        *_fronts(drawn, axes),
+        *_crossings(crossings, axes),
+        *_names(drawn, axes),
+    ]
+    chart = finish("pareto", WORDS["title"], None, layers, alt or _in_words(drawn, crossings))
+    chart.spec["usermeta"]["better"] = WORDS["better"]
+    return chart
+
+
+def _near(limits: Iterable[Quantity], drawn: Sequence[Row]) -> list[Quantity]:
+    low, high = min(row["wait"] for row in drawn) / REACH, max(row["wait"] for row in drawn) * REACH
+    found = {q.value: q for q in limits if not q.missing and low <= q.value <= high}
+    return [found[value] for value in sorted(found)]
+
+
+def _wait_axis(drawn: Sequence[Row], limits: Sequence[Quantity]) -> alt.X:
+    waits = [*(row["wait"] for row in drawn), *(q.value for q in limits)]
+    low, high = min(waits) / 1.25, max(waits) * 1.25
+    scale = Scale(low, high, log=True, ticks=round_steps(low, high))
+    labels = seconds_axis(scale)["axis"]["labelExpr"]
+    axis = alt.Axis(title=WORDS["wait"], values=list(scale.ticks), labelExpr=labels, grid=False, labelOverlap="greedy")
+    return alt.X("wait:Q", scale=scale.altair(), axis=axis)
+
+
+def _limits(limits: Sequence[Quantity], x: alt.X) -> list[alt.Chart]:
+    layers = []
+    for place, q in enumerate(limits):
+        text = WORDS["limit"].format(shown=shown(q.value, q.unit))
+        row = {"wait": q.value, "wait_id": q.id, "label": text, "href": derivation_href(q.id)}
+        base = chart_of([row]).encode(x=x)
+        label = base.encode(y=alt.value(8 + 16 * (place % 3)), text="label:N", href="href:N")
+        layers += [
+            base.mark_rule(stroke=MUTED, strokeWidth=1.5, strokeDash=[4, 3]),
+            label.mark_text(align="left", dx=5, fill=MUTED, fontSize=12, cursor="pointer", limit=120),
+        ]
+    return layers
+
+
+def _fronts(drawn: Sequence[Row], axes: dict) -> list[alt.Chart]:
+    """Lines through the fronts with the load at each point; levels off the front are small, flagged ones hollow."""
+    best = [row for row in drawn if row["front"]]
+    colour = colour_by_engine(drawn)
+    loads = chart_of(best).encode(**axes, text=alt.Text("concurrency:Q", format="~g"))
+    layers = [
+        chart_of(best).encode(**axes, color=colour).mark_line(strokeWidth=2.5),
+        loads.mark_text(dy=14, dx=4, fill=MUTED, fontSize=11),
+    ]
+    tips = [*tooltips("engine", "concurrency"), alt.Tooltip("waited:N", title=WORDS["wait"]),
+            alt.Tooltip("shown:N", title=WORDS["throughput"])]  # fmt: skip
+    for rows, size in ((best, 64), ([row for row in drawn if not row["front"]], 26)):
+        for flagged in (False, True):
+            some = [row for row in rows if bool(row.get("flag")) is flagged]
+            look = {"fill": PAPER, "size": size * 1.5} if flagged else {"filled": True, "size": size}
+            told = [*tips, *(tooltips("flag") if flagged else [])]
+            point = chart_of(some).encode(**axes, color=colour, href="href:N", tooltip=told)
+            layers += [point.mark_point(strokeWidth=2, opacity=1, cursor="pointer", **look)] if some else []
+    return layers
+
+
+def _crossings(crossings: Sequence[tuple[Quantity, Quantity]], axes: dict) -> list[alt.Chart]:
+    layers = []
+    for wait, x in crossings:
+        row = {
+            "wait": wait.value, "wait_id": wait.id, "value": x.value, "value_id": x.id,
+            "label": WORDS["crossing"].format(shown=shown(wait.value, wait.unit)), "href": derivation_href(wait.id),
+        }  # fmt: skip
+        base = chart_of([row]).encode(**axes, href="href:N")
+        layers += [
+            base.mark_point(shape="diamond", size=110, filled=True, fill=INK, opacity=1, cursor="pointer"),
+            base.encode(text="label:N").mark_text(
+                align="left", baseline="top", dx=10, dy=6, lineBreak="\n", fill=INK, fontSize=12, fontWeight=600,
+                cursor="pointer", limit=160,
+            ),
+        ]  # fmt: skip
+    return layers
+
+
+def _names(drawn: Sequence[Row], axes: dict) -> list[alt.Chart]:
+    """Each engine's name above the far end of its front."""
+    scale = linear(drawn, "value")
+    fronts = {
+        name: [r for r in drawn if r["engine"] == name and r["front"]] for name in unique(r["engine"] for r in drawn)
+    }
+    ends = sorted(
+        (max(rows, key=lambda row: row["wait"]) for rows in fronts.values() if rows), key=lambda r: -r["value"]
+    )
+    marks = []
+    for row, shift in zip(ends, apart([scale.pixel(row["value"]) for row in ends]), strict=True):
+        name = chart_of([row]).encode(**axes, text="engine:N")
+        colour = engine_colour(colour_of(row, drawn))
+        marks.append(
+            name.mark_text(align="right", dx=-9, dy=shift - 9, fontSize=12, fontWeight=600, fill=colour, limit=120)
+        )
+    return marks
+
+
+def _in_words(drawn: Sequence[Row], crossings: Sequence[tuple[Quantity, Quantity]]) -> str:
+    lines = {name: [row for row in drawn if row["engine"] == name] for name in unique(row["engine"] for row in drawn)}
+    said = " ".join(f"{name}: {', '.join(map(_point_in_words, rows))}." for name, rows in lines.items())
+    crossed = "".join(WORDS["crossed"].format(shown=shown(wait.value, wait.unit)) for wait, _ in crossings)
+    return f"{WORDS['title']}. {said}{crossed}"
+
+
+def _point_in_words(row: Row) -> str:
+    flag = WORDS["flagged"] if row.get("flag") else ""
+    return WORDS["point"].format(shown=row["shown"], waited=row["waited"], load=row["concurrency"], flag=flag)

@@ -1,0 +1,144 @@
+"""Charts over load: a value per engine at each concurrency."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from genreport.charts.colours import INK, NARROW, colour_by_engine, dash_by, engine_colour
+from genreport.charts.marks import band, crossing_rules, curves, end_labels, equality, points, reference
+from genreport.charts.rows import Row, chart_of, unique, valued
+from genreport.charts.scales import Scale, around_one, linear, load_axis, logarithmic, seconds_axis, y_axis
+from genreport.charts.spec import WORDS, Chart, finish, percent_axis, say
+from genreport.provenance import Quantity
+
+
+def throughput(rows: Sequence[Row], *, crossings: Iterable[Quantity] = (), alt: str | None = None) -> Chart | None:
+    """Output throughput over concurrency with the range of its repeats (`low`, `high`) and annotated crossings."""
+    drawn = valued(rows)
+    if not drawn:
+        return None
+    scale = linear(drawn, "value", "high")
+    layers = [band(drawn), *curves(drawn, scale), *crossing_rules(crossings, drawn)]
+    return over_load("throughput", WORDS["throughput"], "higher", drawn, layers, alt)
+
+
+def efficiency(rows: Sequence[Row], *, alt: str | None = None) -> Chart | None:
+    """Scaling efficiency over concurrency; 1 is perfect."""
+    return shares("efficiency", WORDS["efficiency"], rows, alt)
+
+
+def attainment(rows: Sequence[Row], *, alt: str | None = None) -> Chart | None:
+    """How much of each measured decode step its floor explains, over concurrency."""
+    return shares("attainment", WORDS["attainment"], rows, alt)
+
+
+def latency(rows: Sequence[Row], metric: str, *, alt: str | None = None) -> Chart | None:
+    """A latency's percentiles (`percentile`) over concurrency, log seconds; the first one seen is solid."""
+    title = WORDS["latency"].format(metric=metric)
+    return dashed(f"latency_{metric.lower()}", title, rows, "percentile", alt)
+
+
+def floor(rows: Sequence[Row], *, alt: str | None = None) -> Chart | None:
+    """The measured step and its floor (`measure`) over concurrency, log seconds."""
+    return dashed("floor", WORDS["floor"], rows, "measure", alt)
+
+
+def walls(rows: Sequence[Row], cross: Quantity | None = None, *, alt: str | None = None) -> Chart | None:
+    """One engine's use of both ceilings (`wall`) over concurrency, and where they cross."""
+    drawn = valued(rows)
+    if not drawn:
+        return None
+    names = unique(row["wall"] for row in drawn)
+    palette = [engine_colour(str(place)) for place in range(1, len(names) + 1)]
+    layers = [
+        *curves(drawn, linear(drawn, "value"), by="wall", palette=palette),
+        *crossing_rules([cross] if cross is not None and not cross.missing else [], drawn),
+    ]
+    title = WORDS["walls"].format(engine=drawn[0]["engine"])
+    return over_load("walls", title, None, drawn, layers, alt, by="wall", percent=True)
+
+
+def ratio(
+    rows: Sequence[Row], base: str, other: str, *, crossings: Iterable[Quantity] = (), alt: str | None = None
+) -> Chart | None:
+    """The challenger's throughput over the baseline's per level, on a log scale around the line of equality."""
+    drawn = [{"engine": f"{other} ÷ {base}", **row} for row in valued(rows)]
+    if not drawn:
+        return None
+    title = WORDS["ratio"].format(base=base, other=other)
+    scale = around_one(drawn)
+    line = chart_of(drawn).encode(x=load_axis(drawn), y=y_axis(scale, "value"))
+    layers = [
+        *equality(scale, base, other),
+        line.mark_line(stroke=INK, strokeWidth=2),
+        *points(line, drawn, INK),
+        *crossing_rules(crossings, drawn),
+    ]
+    return over_load("ratio", title, None, drawn, layers, alt)
+
+
+def usl(rows: Sequence[Row], fit: Sequence[Row], *, alt: str | None = None) -> Chart | None:
+    """Measured throughput as points and the fitted curve (`fit`, rows of a curve figure) as a line."""
+    drawn, curve = valued(rows), valued(fit)
+    if not drawn:
+        return None
+    scale = linear([*drawn, *curve], "value")
+    measured = chart_of(drawn).encode(x=load_axis(drawn), y=y_axis(scale, "value"), color=colour_by_engine(drawn))
+    layers = [
+        *_fitted(curve, drawn, scale),
+        *points(measured, drawn, None),
+        *end_labels(drawn, scale, "engine", None),
+    ]
+    return over_load("usl", WORDS["usl"], "higher", drawn, layers, alt)
+
+
+def _fitted(curve: Sequence[Row], drawn: Sequence[Row], scale: Scale) -> list[Any]:
+    if not curve:
+        return []
+    line = chart_of(curve).encode(x=load_axis(drawn), y=y_axis(scale, "value"), color=colour_by_engine(curve))
+    return [line.mark_line(strokeWidth=1.5, strokeDash=[5, 3], clip=True)]
+
+
+def shares(name: str, title: str, rows: Sequence[Row], alt: str | None) -> Chart | None:
+    """Shares over load in percent, against a line at all of it; more is better."""
+    drawn = valued(rows)
+    if not drawn:
+        return None
+    layers = [reference(1), *curves(drawn, linear(drawn, "value", least=1))]
+    return over_load(name, title, "higher", drawn, layers, alt, percent=True)
+
+
+def dashed(name: str, title: str, rows: Sequence[Row], by: str, alt: str | None) -> Chart | None:
+    """Seconds over load, one colour an engine, one dash per value of `by`, which labels the line's end."""
+    drawn = valued(rows)
+    if not drawn:
+        return None
+    scale, dash = logarithmic(drawn, "value"), dash_by(by, unique(row[by] for row in drawn))
+    line = chart_of(drawn).encode(
+        x=load_axis(drawn), y=seconds_axis(scale), color=colour_by_engine(drawn, legend=NARROW), detail=f"{by}:N"
+    )
+    layers = [
+        line.encode(strokeDash=dash).mark_line(strokeWidth=2),
+        *points(line, drawn, None, extra=(by,), size=42),
+        *end_labels(drawn, scale, by, by),
+    ]
+    return over_load(name, title, "lower", drawn, layers, alt, by=by)
+
+
+def over_load(
+    name: str,
+    title: str,
+    better: str | None,
+    drawn: Sequence[Row],
+    layers: Sequence[Any],
+    alt: str | None,
+    *,
+    by: str | None = None,
+    percent: bool = False,
+) -> Chart:
+    """A finished chart that says each line's values (a line per engine and value of `by`) unless `alt` is given."""
+    chart = finish(name, title, better, layers, alt or say(title, drawn, by))
+    if percent:
+        percent_axis(chart.spec)
+    return chart

@@ -1,0 +1,245 @@
+"""Which engine for which service level: the load a limit allows, the throughput there, and the fronts of both."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from genreport.figures import crossing, planned
+from genreport.figures.book import Book
+from genreport.figures.crossing import crossings, crossings_linear_logx, loglog_at
+from genreport.figures.layout import LevelView, TestView
+from genreport.figures.throughput import LIMITED
+from genreport.provenance import Ledger
+
+# the wait that a front is drawn over
+WAIT = "ttft.p99"
+LOAD = "crossings(c, y, limit + 0 * y)[0]"
+LEAD = "winner / second"
+# a difference of logarithms that is rounding, not a lead
+TIE = 1e-9
+# the limit was not reached in the measured range: the load is at least the largest one
+RANGE_ENDS = "range_ends_before_the_limit"
+
+
+@dataclass(frozen=True)
+class Slo:
+    """One service level of the plan: the statistic of a level that must stay below its limit."""
+
+    id: str
+    figure: str
+    percentile: str
+    place: int
+
+    @property
+    def statistic(self) -> str:
+        return f"{self.figure}.{self.percentile}"
+
+
+def slos(plan: Mapping[str, Any]) -> list[Slo]:
+    """The plan's service levels in its order; what is no limit on a latency is left out."""
+    found: dict[str, Slo] = {}
+    for place, entry in enumerate(plan.get("slos") or ()):
+        if isinstance(entry, dict) and entry.get("figure") in LIMITED and _is_limit(entry.get("below_ms")):
+            given = str(entry.get("id"))
+            id = given if re.fullmatch(r"[a-z0-9][a-z0-9_+-]*", given) and given not in found else f"slo{place + 1}"
+            found[id] = Slo(id, entry["figure"], str(entry.get("percentile", "p99")), place)
+    return list(found.values())
+
+
+def _is_limit(value: Any) -> bool:
+    return planned.is_number(value) and 0 < value < math.inf
+
+
+def enter(book: Book, test: TestView) -> None:
+    """Everything a choice rests on, of one concurrency sweep: service levels, leads and fronts."""
+    for slo in slos(book.round.plan):
+        _slo(book, test, slo)
+    peaks = [f"{test.id}.{engine}.peak_throughput" for engine in test.engines]
+    _lead(book, f"test.{test.id}.peak.lead", peaks, "no request completed")
+    for name in common(test):
+        given = [f"{test.id}.{engine}.{name}.output_throughput" for engine in test.engines]
+        _lead(book, f"test.{test.id}.at.{name}.lead", given, "no request completed")
+    for a, b in combinations(test.engines, 2):
+        if f"pair.{test.id}.{a}.{b}.cross1" not in book.ledger:
+            crossing.enter_pair(book, test, a, b)
+        _fronts(book, test, a, b)
+
+
+def common(test: TestView) -> list[str]:
+    """Names of the levels that every engine of a test has, by rising load."""
+    named = [{level.name for level in test.levels_of(engine)} for engine in test.engines]
+    return [level.name for level in test.levels_of(test.engines[0]) if all(level.name in names for names in named)]
+
+
+# ------------------------------------------------------------------------------------- service levels
+
+
+def _slo(book: Book, test: TestView, slo: Slo) -> None:
+    scope = f"test.{test.id}.slo.{slo.id}"
+    limit = f"{scope}.limit"
+    planned.enter(book, limit, "s", f"/slos/{slo.place}/below_ms", divisor=1000)
+    for engine in test.engines:
+        levels = [level for level in test.levels_of(engine) if book.value(f"{level.id}.{slo.statistic}")]
+        _load(book, f"{scope}.{engine}.load", levels, slo, limit)
+        c, x = ([f"{level.id}.{name}" for level in levels] for name in ("concurrency", "output_throughput"))
+        book.derive(f"{scope}.{engine}.throughput", "tok/s", "loglog_at(load, c, x)", _at,
+                    load=f"{scope}.{engine}.load", c=c, x=x)  # fmt: skip
+    _lead(book, f"{scope}.lead", [f"{scope}.{engine}.throughput" for engine in test.engines], "no engine meets it")
+
+
+def _load(book: Book, id: str, levels: Sequence[LevelView], slo: Slo, limit: str) -> None:
+    """The smallest C at which the statistic reaches the limit; never extrapolated."""
+    c, y = ([f"{level.id}.{name}" for level in levels] for name in ("concurrency", slo.statistic))
+    if not levels:
+        book.missing(id, "1", LOAD, f"no level has a {slo.percentile} of {slo.figure}")
+        return
+    allowed, seen = book.value(limit), np.array([book.value(i) for i in y])
+    loads = [book.value(i) for i in c]
+    if seen[0] > allowed:
+        book.missing(id, "1", LOAD, f"not met at C = {loads[0]:g}")
+    elif crossings(loads, seen, np.full_like(seen, allowed)):
+        book.derive(id, "1", LOAD, _first_reached, n=len(levels), c=c, y=y, limit=limit)
+    else:
+        book.derive(id, "1", "max(c)", lambda c: c.max(), n=len(levels), c=c, notes=[RANGE_ENDS])
+
+
+def _first_reached(c: np.ndarray, y: np.ndarray, limit: float) -> float:
+    return crossings(c, y, np.full_like(y, limit))[0]
+
+
+def _at(load: float, c: np.ndarray, x: np.ndarray) -> float | None:
+    # a crossing at the last level may come out of its logarithm a hair beyond it
+    return loglog_at(float(np.clip(load, c[0], c[-1])), c, x)
+
+
+def _lead(book: Book, id: str, ids: Sequence[str], none: str) -> None:
+    """How many times the highest of the values is the next one."""
+    ranked = sorted(book.observed(ids), key=lambda i: -book.value(i))
+    if len(ranked) < 2:
+        book.missing(id, "ratio", LEAD, "only one engine has a value" if ranked else none)
+    else:
+        book.derive(id, "ratio", LEAD, lambda winner, second: winner / second, winner=ranked[0], second=ranked[1])
+
+
+# ------------------------------------------------------------------------------------- fronts
+
+
+def front(wait: Sequence[float], x: Sequence[float]) -> list[int]:
+    """Places of the levels that no other one matches on both and beats on one, by rising wait."""
+    kept: list[int] = []
+    for k in sorted(range(len(wait)), key=lambda k: (wait[k], -x[k])):
+        if not kept or x[k] > x[kept[-1]]:
+            kept.append(k)
+    return kept
+
+
+def front_crossings(ta: np.ndarray, xa: np.ndarray, tb: np.ndarray, xb: np.ndarray) -> list[float]:
+    """Every wait at which two fronts, log–log straight between their levels, give the same throughput."""
+    grid, lead = _leads(ta, xa, tb, xb)
+    return crossings_linear_logx(grid, lead, np.zeros_like(lead)) if len(grid) else []
+
+
+def _leads(ta: np.ndarray, xa: np.ndarray, tb: np.ndarray, xb: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Waits that both fronts reach, each level's and both ends, and by how much ln X of the first is ahead there."""
+    (ta, xa), (tb, xb) = _along(ta, xa), _along(tb, xb)
+    low, high = max(ta[0], tb[0]), min(ta[-1], tb[-1])
+    grid = np.unique([t for t in (*ta, *tb) if low <= t <= high])
+    at = np.log(grid)
+    return grid, np.interp(at, np.log(ta), np.log(xa)) - np.interp(at, np.log(tb), np.log(xb))
+
+
+def _along(wait: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    kept = front(wait, x)
+    return np.asarray(wait, dtype=float)[kept], np.asarray(x, dtype=float)[kept]
+
+
+def on_front(ledger: Ledger, levels: Sequence[LevelView]) -> list[LevelView]:
+    """The levels of one engine that make its front, by rising wait."""
+    known = [level for level in levels if all(_positive(ledger, i) for i in _point(level))]
+    wait, x = ([ledger[_point(level)[k]].value for level in known] for k in (0, 1))
+    return [known[k] for k in front(wait, x)]
+
+
+def _point(level: LevelView) -> tuple[str, str]:
+    return f"{level.id}.{WAIT}", f"{level.id}.output_throughput"
+
+
+def _positive(ledger: Ledger, id: str) -> bool:
+    q = ledger.get(id)
+    return q is not None and not q.missing and q.value > 0
+
+
+def _fronts(book: Book, test: TestView, a: str, b: str) -> None:
+    scope = f"pair.{test.id}.{a}.{b}"
+    sides = {letter: on_front(book.ledger, test.levels_of(e)) for letter, e in (("a", a), ("b", b))}
+    inputs = {f"{kind}{letter}": [_point(level)[k] for level in levels]
+              for letter, levels in sides.items() for k, kind in enumerate("tx")}  # fmt: skip
+    formula = "front_crossings(ta, xa, tb, xb)[{}]".format
+    case = compared(book.ledger, test, a, b)
+    for k in range(case.count):
+        t = book.derive(f"{scope}.front{k + 1}", "s", formula(k), lambda k=k, **curves: front_crossings(**curves)[k],
+                        **inputs)  # fmt: skip
+        book.derive(f"{scope}.front{k + 1}_throughput", "tok/s", "loglog_at(t, ta, xa)",
+                    lambda t, ta, xa: _at(t, ta, xa), t=t.id, ta=inputs["ta"], xa=inputs["xa"])  # fmt: skip
+    if not case.count:
+        book.missing(f"{scope}.front1", "s", formula(0), _why_none(case))
+
+
+@dataclass(frozen=True)
+class Fronts:
+    """Two fronts held against each other.
+
+    `case`: `crossed`, `ahead` (one gives more wherever both reach, or is both faster and higher), `apart` (no common
+    wait: one is faster, the other higher) or `unknown`. `leaders`: who is ahead between the crossings, by rising wait;
+    for `apart` the faster, then the higher one.
+    """
+
+    a: str
+    b: str
+    case: str
+    count: int = 0
+    leaders: tuple[str, ...] = ()
+
+
+def compared(ledger: Ledger, test: TestView, a: str, b: str) -> Fronts:
+    """How the fronts of two engines of a sweep stand to each other."""
+    curves = [c for e in (a, b) for c in _curve(ledger, on_front(ledger, test.levels_of(e)))]
+    if not all(len(curve) for curve in curves):
+        return Fronts(a, b, "unknown")
+    found, (grid, lead) = front_crossings(*curves), _leads(*curves)
+    if found:
+        return Fronts(a, b, "crossed", len(found), tuple(_leaders(a, b, found, grid, lead)))
+    if len(grid):
+        return Fronts(a, b, "ahead", leaders=(a if lead[0] > 0 else b,))
+    fast, slow = sorted(((a, curves[:2]), (b, curves[2:])), key=lambda side: side[1][0][0])
+    if fast[1][1][-1] >= slow[1][1][-1]:
+        return Fronts(a, b, "ahead", leaders=(fast[0],))
+    return Fronts(a, b, "apart", leaders=(fast[0], slow[0]))
+
+
+def _curve(ledger: Ledger, levels: Sequence[LevelView]) -> tuple[np.ndarray, np.ndarray]:
+    wait, x = (np.array([ledger[_point(level)[k]].value for level in levels]) for k in (0, 1))
+    return wait, x
+
+
+def _leaders(a: str, b: str, found: Sequence[float], grid: np.ndarray, lead: np.ndarray) -> Iterator[str]:
+    """Who is ahead in each stretch between the ends and the crossings; a stretch of no length has nobody."""
+    edges = np.log([grid[0], *found, grid[-1]])
+    for middle in (edges[1:] + edges[:-1]) / 2:
+        ahead = np.interp(middle, np.log(grid), lead)
+        yield a if ahead > TIE else b if ahead < -TIE else ""
+
+
+def _why_none(case: Fronts) -> str:
+    if case.case == "unknown":
+        return f"no level of one of them has both a {WAIT} and a throughput"
+    if case.case == "ahead":
+        return f"none, {case.leaders[0]} dominates"
+    return f"none: the fronts share no wait; {case.leaders[0]} is the faster, {case.leaders[1]} the higher"

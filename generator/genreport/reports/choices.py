@@ -1,0 +1,258 @@
+"""Which engine a round's figures speak for: at each service level, at each load, and along the fronts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations, pairwise
+
+from genreport.figures import Figures, LevelView, TestView
+from genreport.figures.choosing import RANGE_ENDS, Fronts, Slo, common, compared, slos
+from genreport.provenance import Quantity
+
+# what a flag does to the throughput of its level, where that is known
+LOWERS, RAISES = {"drop", "client_lag", "in_flight"}, {"prefix_cache"}
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A flagged level that a choice rests on."""
+
+    engine: str
+    level: str
+    kinds: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One engine at one service level, or at its peak: `met`, `beyond` the range, `never` met, or `unknown`."""
+
+    engine: str
+    case: str
+    load: Quantity
+    throughput: Quantity
+    first: str  # scope of its lowest level
+    marks: tuple[Mark, ...] = ()
+    cost: Quantity | None = None
+    pays_from: Quantity | None = None
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One row of the table of service levels; `slo` is `None` for the peaks, where no limit counts.
+
+    `bound`: what the marks make of the lead: `upper` or `lower` bound, `open` where they do not tell, empty without.
+    """
+
+    slo: Slo | None
+    limit: Quantity | None
+    cells: tuple[Cell, ...]
+    winner: Cell | None
+    second: Cell | None
+    lead: Quantity
+    marks: tuple[Mark, ...]
+    bound: str
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Measured loads in a row at which one engine delivers the most, and the crossings at their ends."""
+
+    engine: str
+    first: str
+    last: str
+    start: Quantity | None
+    end: Quantity | None
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """A wait at which two fronts meet, with the throughput there."""
+
+    wait: Quantity
+    throughput: Quantity
+
+
+@dataclass(frozen=True)
+class Front:
+    """Two fronts against each other: the case, who leads where, and the crossings (see `choosing.Fronts`)."""
+
+    fronts: Fronts
+    found: tuple[Crossing, ...]
+
+
+class Chooser:
+    """Reads the choices out of one round's figures for one concurrency sweep."""
+
+    def __init__(self, figures: Figures, test: TestView) -> None:
+        self.figures, self.test = figures, test
+        self.fig = figures.ledger.get
+        self.kinds: dict[str, tuple[str, ...]] = {}
+        for flag in figures.flags:
+            self.kinds[flag.scope] = (*self.kinds.get(flag.scope, ()), flag.kind)
+
+    def value(self, id: str) -> float | None:
+        """A figure's value; `None` where it is missing or unknown."""
+        q = self.fig(id)
+        return None if q is None else q.value
+
+    # ---- at a service level
+
+    def by_limit(self) -> list[Choice]:
+        """A choice a service level of the plan."""
+        return [self._limited(slo) for slo in slos(self.figures.round.plan)]
+
+    def _limited(self, slo: Slo) -> Choice:
+        scope = f"test.{self.test.id}.slo.{slo.id}"
+        cells = tuple(self._cell(f"{scope}.{engine}", engine, slo) for engine in self.test.engines)
+        return self._choice(scope, slo, cells)
+
+    def _cell(self, scope: str, engine: str, slo: Slo) -> Cell:
+        load, levels = self.figures.ledger[f"{scope}.load"], self.test.levels_of(engine)
+        measured = [level for level in levels if self.value(f"{level.id}.{slo.statistic}")]
+        case = ("never" if measured else "unknown") if load.missing else "beyond" if RANGE_ENDS in load.notes else "met"
+        return Cell(
+            engine=engine,
+            case=case,
+            load=load,
+            throughput=self.figures.ledger[f"{scope}.throughput"],
+            first=(measured or levels)[0].id,
+            marks=tuple(self._marks(touched(measured, load.value))),
+            cost=self.fig(f"{scope}.cost"),
+            pays_from=self.fig(f"{scope}.pays_from"),
+        )
+
+    def at_peak(self) -> Choice:
+        """The choice where no limit counts: each engine's highest throughput and the load it takes."""
+        cells = tuple(cell for engine in self.test.engines if (cell := self._peak(engine)))
+        return self._choice(f"test.{self.test.id}.peak", None, cells)
+
+    def _peak(self, engine: str) -> Cell | None:
+        levels = [level for level in self.test.levels_of(engine) if self.value(f"{level.id}.output_throughput")]
+        if not levels:
+            return None
+        best = max(levels, key=lambda level: self.value(f"{level.id}.output_throughput"))
+        scope = f"test.{self.test.id}.peak.{engine}"
+        return Cell(
+            engine=engine,
+            case="met",
+            load=self.figures.ledger[f"{best.id}.concurrency"],
+            throughput=self.figures.ledger[f"{self.test.id}.{engine}.peak_throughput"],
+            first=levels[0].id,
+            marks=tuple(self._marks([best])),
+            cost=self.fig(f"{scope}.cost"),
+            pays_from=self.fig(f"{scope}.pays_from"),
+        )
+
+    def _choice(self, scope: str, slo: Slo | None, cells: tuple[Cell, ...]) -> Choice:
+        known = sorted((c for c in cells if not c.throughput.missing), key=lambda c: -c.throughput.value)
+        winner, second = ([*known, None, None])[:2]
+        if winner and second and winner.throughput.value == second.throughput.value:
+            winner = second = None
+        deciding = [cell for cell in (winner, second) if cell]
+        return Choice(
+            slo=slo,
+            limit=self.fig(f"{scope}.limit"),
+            cells=cells,
+            winner=winner,
+            second=second,
+            lead=self.figures.ledger[f"{scope}.lead"],
+            marks=tuple(mark for cell in deciding for mark in cell.marks),
+            bound=bound(winner, second),
+        )
+
+    def _marks(self, levels: Iterable[LevelView]) -> Iterator[Mark]:
+        for level in levels:
+            if level.id in self.kinds:
+                yield Mark(level.engine, level.id, self.kinds[level.id])
+
+    # ---- at a load
+
+    def leader(self, name: str) -> Choice:
+        """The choice at one level that all engines have."""
+        levels = [next(v for v in self.test.levels_of(e) if v.name == name) for e in self.test.engines]
+        cells = tuple(
+            Cell(
+                engine=level.engine,
+                case="met",
+                load=self.figures.ledger[f"{level.id}.concurrency"],
+                throughput=self.figures.ledger[f"{level.id}.output_throughput"],
+                first=level.id,
+                marks=tuple(self._marks([level])),
+            )
+            for level in levels
+        )
+        return self._choice(f"test.{self.test.id}.at.{name}", None, cells)
+
+    def by_load(self) -> list[Choice]:
+        """A choice a common level, by rising load."""
+        return [self.leader(name) for name in common(self.test)]
+
+    def stretches(self) -> list[Stretch]:
+        """The loads at which each engine delivers the most, in order; levels without a winner belong to none."""
+        won = [choice.winner for choice in self.by_load() if choice.winner]
+        found: list[Stretch] = []
+        for before, cell in zip((None, *won), won, strict=False):
+            if before and before.engine == cell.engine:
+                last = found.pop()
+                found.append(Stretch(last.engine, last.first, cell.first, last.start, None))
+                continue
+            met = self._between(before, cell) if before else None
+            if found:
+                last = found.pop()
+                found.append(Stretch(last.engine, last.first, last.last, last.start, met))
+            found.append(Stretch(cell.engine, cell.first, cell.first, met, None))
+        return found
+
+    def _between(self, before: Cell, after: Cell) -> Quantity | None:
+        """Where the curves of two levels' winners meet between those levels."""
+        a, b = sorted((before.engine, after.engine), key=self.test.engines.index)
+        scope, low, high = f"pair.{self.test.id}.{a}.{b}", before.load.value, after.load.value
+        found = (self.fig(f"{scope}.cross{k}") for k in range(1, 100))
+        inside = (q for q in found if q is not None and not q.missing and low <= q.value <= high)
+        return next(inside, None)
+
+    # ---- along the fronts
+
+    def fronts(self) -> list[Front]:
+        """Every pair of engines, each front against the other."""
+        return [self._front(a, b) for a, b in combinations(self.test.engines, 2)]
+
+    def _front(self, a: str, b: str) -> Front:
+        fronts = compared(self.figures.ledger, self.test, a, b)
+        scope = f"pair.{self.test.id}.{a}.{b}"
+        ids = [f"{scope}.front{k}" for k in range(1, fronts.count + 1)]
+        ledger = self.figures.ledger
+        return Front(fronts, tuple(Crossing(ledger[id], ledger[f"{id}_throughput"]) for id in ids))
+
+    # ---- by one figure
+
+    def best(self, ids: dict[str, str], better: Callable[..., str]) -> str | None:
+        """The engine whose figure is the smallest or largest; `None` where fewer than two have one, or at a tie."""
+        found = {engine: v for engine, id in ids.items() if (v := self.value(id)) is not None}
+        if len(found) < 2:
+            return None
+        chosen = better(found, key=found.__getitem__)
+        return chosen if list(found.values()).count(found[chosen]) == 1 else None
+
+
+def touched(levels: Sequence[LevelView], load: float | None) -> list[LevelView]:
+    """The levels between which a load was interpolated, or the one it falls on."""
+    if load is None:
+        return []
+    exact = [level for level in levels if level.concurrency == load]
+    around = ((low, high) for low, high in pairwise(levels) if low.concurrency < load < high.concurrency)
+    return exact or list(next(around, levels[-1:]))
+
+
+def bound(winner: Cell | None, second: Cell | None) -> str:
+    """Which way the flagged levels bend the winner's lead."""
+    if winner is None or second is None:
+        return ""
+    signs = {_bend(kind, sign) for cell, sign in ((winner, 1), (second, -1)) for m in cell.marks for kind in m.kinds}
+    return {frozenset(): "", frozenset({1}): "upper", frozenset({-1}): "lower"}.get(frozenset(signs), "open")
+
+
+def _bend(kind: str, sign: int) -> int:
+    """1 where a flag makes the lead look larger than it is, -1 where smaller, 0 where nobody knows."""
+    return sign if kind in RAISES else -sign if kind in LOWERS else 0

@@ -1,0 +1,36 @@
+"""Holds pages and charts that no site was built of against their figures, as the audit does."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+from genreport.audit.case import Case
+from genreport.audit.charts import Drawing, check_chart
+from genreport.audit.links import Links
+from genreport.audit.manifest import Manifest
+from genreport.audit.names import is_name, vocabulary
+from genreport.audit.pages import read_page
+from genreport.audit.report import Report
+from genreport.charts import Chart
+from genreport.figures import Figures
+
+
+def charts(figures: Figures, drawn: Iterable[Chart]) -> Report:
+    """What the audit counts in these charts and finds wrong with them; where their points lead is not followed."""
+    plain = json.loads(json.dumps(figures.ledger.manifest("composed", {})))
+    folder = figures.round.path
+    known = Manifest(folder, {}, plain["columns"], {figure["id"]: figure for figure in plain["figures"]})
+    case = Case(known, vocabulary(folder), Links(folder), Report())
+    case.links.problem = lambda page, target: None
+    for chart in drawn:
+        check_chart(case, Path(chart.name), Drawing(json.dumps(chart.spec), chart.alt))
+    return case.report
+
+
+def digits(round_path: Path, markdown: str) -> list[str]:
+    """Texts of a page's Markdown that hold a number without a figure, or a name that the round does not know."""
+    seen = read_page(f"<article>{markdown.split('---', 2)[2]}</article>")
+    known = vocabulary(round_path)
+    return [text for text in seen.loose if text.strip()] + [name for name in seen.literals if not is_name(name, known)]

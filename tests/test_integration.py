@@ -1,0 +1,107 @@
+"""The whole way with a real engine: the embedded llama.cpp is started, measured, sealed, published and audited."""
+
+from __future__ import annotations
+
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from genreport.audit import audit
+from genreport.cli import main
+from genreport.embedded import model_file
+from genreport.figures import compute
+from genreport.rounds import Round, check
+
+pytestmark = pytest.mark.slow
+
+PLAN = """\
+plan: 1
+seed: 7
+engines:
+  - id: llamacpp
+    kind: llamacpp
+    model: smollm2
+    precision: Q4_1
+    url: http://127.0.0.1:{port}
+    launch:
+      command: [{python}, -m, genreport.embedded, --port, "{port}"]
+      ready_s: 120
+    model_files: [{model}]
+    variants:
+      - {{id: one-slot, flags: [--slots, "1"]}}
+      - {{id: two-slots, flags: [--slots, "2"]}}
+tests:
+  - id: concurrency
+    kind: concurrency
+    input: 16
+    output: 8
+    levels:
+      - {{concurrency: 1, requests: 3}}
+      - {{concurrency: 2, requests: 4}}
+    repeats: 2
+    warmup: 1
+"""
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("real")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    (folder / "plan.yaml").write_text(PLAN.format(port=port, python=sys.executable, model=model_file()))
+    arguments = ["run", str(folder / "plan.yaml"), "--out", str(folder / "runs" / "real")]
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 0, result.output
+    return folder
+
+
+def test_the_round_is_sealed_whole_and_publishable(recorded):
+    path = recorded / "runs" / "real"
+    assert list(check(path)) == []
+    round = Round(path)
+    assert round.unsealed == []
+    text = "\n".join(round.text(file) for file in round.evidence())
+    for private in (str(recorded), str(Path.home()) + "/", str(Path(sys.prefix))):
+        assert private not in text, private
+
+
+def test_every_request_counts_its_tokens_and_agrees_with_the_server(recorded):
+    ledger = compute(Round(recorded / "runs" / "real")).ledger
+    for engine in ("llamacpp-one-slot", "llamacpp-two-slots"):
+        for level in ("c1", "c2"):
+            scope = f"concurrency.{engine}.{level}"
+            assert ledger[f"{scope}.failed"].value == 0
+            assert ledger[f"{scope}.short_outputs"].value == 0
+            for name in ("tokens_sum", "prompt_tokens", "server_tokens", "server_time", "stamps", "engine_requests",
+                         "engine_prompt_tokens", "engine_generation_tokens"):  # fmt: skip
+                found = ledger[f"{scope}.check.{name}"]
+                assert found.missing or found.value == 0, found
+
+
+def test_the_start_up_log_gives_the_pool(recorded):
+    ledger = compute(Round(recorded / "runs" / "real")).ledger
+    assert ledger["engine.llamacpp-one-slot.pool_tokens"].value == 2048
+    assert ledger["engine.llamacpp-two-slots.pool_tokens"].value == 4096
+    assert ledger["engine.llamacpp-two-slots.kv_bytes_per_token"].value == 23040
+
+
+def test_its_site_is_built_and_holds(recorded, monkeypatch):
+    monkeypatch.chdir(recorded)
+    result = CliRunner().invoke(main, ["build", "runs/real"])
+    assert result.exit_code == 0, result.output
+    report = audit("site")
+    assert report.failures == []
+    assert report.counts["figures recomputed"] > 500
+    again = CliRunner().invoke(main, ["build", "runs/real"])
+    assert "up to date" in again.output
+
+
+def test_what_is_sealed_is_not_measured_again(recorded):
+    before = (recorded / "runs" / "real" / "seal.json").read_bytes()
+    arguments = ["run", str(recorded / "plan.yaml"), "--out", str(recorded / "runs" / "real"), "--resume"]
+    assert CliRunner().invoke(main, arguments).exit_code == 0
+    assert (recorded / "runs" / "real" / "seal.json").read_bytes() == before

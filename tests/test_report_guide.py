@@ -1,0 +1,528 @@
+"""The selection guide: which engine each case speaks for, what it says where nothing does, and what fits."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+import audited
+from compose import LLAMA, VLLM, Engine, Load, Test, compose_round, lengths, sweep
+from genreport import evaluate
+from genreport.display import shown
+from genreport.errors import PlanError
+from genreport.figures import Figures, compute
+from genreport.figures.answers import fingerprint
+from genreport.figures.choosing import RANGE_ENDS, compared, front, front_crossings
+from genreport.figures.crossing import loglog_at
+from genreport.figures.fitting import decode, held, kv, needed, prefill, verdict
+from genreport.figures.planned import line_of
+from genreport.figures.pricing import hourly, pays_from, per_million
+from genreport.plan import read_plan
+from genreport.publish import pages_of
+from genreport.records import Failure
+from genreport.reports.choices import Cell, Mark, bound
+from genreport.reports.guide import _typed, calculator
+from genreport.rounds import Round
+
+ASSETS = Path(__file__).parents[1] / "docs" / "assets"
+CLIFF = Test("cliff", "cliff", (Load("normal", 4), Load("long", 4, 512, 512)), engines=("vllm-bf16",))
+
+
+def slo(limit_ms: float, percentile: str = "p50", figure: str = "ttft") -> dict:
+    return {"id": f"{figure}-{percentile}", "figure": figure, "percentile": percentile, "below_ms": limit_ms}
+
+
+def curves(**engines: tuple[float, float, float, float]):
+    """Latencies by engine: TTFT = a·C^b, ITL = c·C^d."""
+    by_id = {name.replace("_", "-"): given for name, given in engines.items()}
+
+    def latency(engine: str, c: int, repeat: int) -> tuple[float, float]:
+        a, b, k, d = by_id[engine]
+        return a * c**b, k * c**d
+
+    return latency
+
+
+# the same wait everywhere; the second engine is slower a token at every load
+DOMINATED = curves(vllm_bf16=(0.1, 1, 0.01, 0.3), llamacpp_q4=(0.1, 1, 0.02, 0.3))
+# the first is quick and low, the second slow and high
+APART = curves(vllm_bf16=(0.001, 1, 0.05, 1), llamacpp_q4=(0.1, 1, 0.005, 0))
+
+
+def figures_of(tmp_path: Path, **what: object) -> Figures:
+    return compute(compose_round(tmp_path / "round", jitter=0, **what))
+
+
+def planned(tmp_path: Path, more: dict, **what: object) -> Round:
+    """A composed round whose plan says more than compose knows."""
+    compose_round(tmp_path / "round", seal=False, jitter=0, **what)
+    plan = tmp_path / "round" / "plan.yaml"
+    plan.write_text(yaml.safe_dump(yaml.safe_load(plan.read_text("utf-8")) | more), "utf-8")
+    return Round(tmp_path / "round")
+
+
+def guide(round: Round) -> str:
+    return dict(pages_of(round).pages)["guide/index.md"]
+
+
+def words(text: str) -> str:
+    return " ".join(re.sub(r"<[^>]+>", "", text).replace("\u202f", " ").split())
+
+
+def page(tmp_path: Path, **what: object) -> str:
+    return words(guide(compose_round(tmp_path / "round", **({"jitter": 0} | what))))
+
+
+# ------------------------------------------------------------------------------------- service levels
+
+
+def test_the_load_a_limit_allows_is_read_between_two_levels(tmp_path):
+    figures = figures_of(tmp_path, latency=DOMINATED, slos=[slo(500)])
+    load = figures.ledger["test.concurrency.slo.ttft-p50.vllm-bf16.load"]
+    assert load.value == pytest.approx(5, rel=1e-3)  # TTFT is 0.1 s × C
+    levels = [f"concurrency.vllm-bf16.c{c}.output_throughput" for c in (4, 8)]
+    x4, x8 = (figures.ledger[i].value for i in levels)
+    share = math.log(load.value / 4) / math.log(2)
+    at_load = figures.ledger["test.concurrency.slo.ttft-p50.vllm-bf16.throughput"]
+    assert at_load.value == pytest.approx(x4 ** (1 - share) * x8**share)
+    assert RANGE_ENDS not in load.notes
+
+
+def test_a_limit_below_the_first_level_allows_no_load(tmp_path):
+    load = figures_of(tmp_path, slos=[slo(1)]).ledger["test.concurrency.slo.ttft-p50.vllm-bf16.load"]
+    assert (load.value, load.reason) == (None, "not met at C = 1")
+
+
+def test_a_limit_that_no_level_reaches_allows_at_least_the_largest_load(tmp_path):
+    figures = figures_of(tmp_path, slos=[slo(1e6)])
+    load = figures.ledger["test.concurrency.slo.ttft-p50.vllm-bf16.load"]
+    assert (load.value, load.formula) == (16, "max(c)")
+    assert RANGE_ENDS in load.notes
+    at_load = figures.ledger["test.concurrency.slo.ttft-p50.vllm-bf16.throughput"]
+    assert at_load.value == pytest.approx(figures.ledger["concurrency.vllm-bf16.c16.output_throughput"].value)
+
+
+def test_a_limit_on_a_percentile_that_is_not_computed_says_so(tmp_path):
+    load = figures_of(tmp_path, slos=[slo(100, "p42")]).ledger["test.concurrency.slo.ttft-p42.vllm-bf16.load"]
+    assert load.reason == "no level has a p42 of ttft"
+
+
+def test_entries_that_are_no_limits_are_passed_over(tmp_path):
+    odd = [{"id": "a"}, {"figure": "ttft", "below_ms": True}, {"figure": "ttft", "below_ms": float("inf")},
+           {"figure": "ttft", "percentile": "p50", "below_ms": 200}]  # fmt: skip
+    figures = compute(planned(tmp_path, {"slos": odd}))
+    assert [q.id for q in figures.ledger if q.id.endswith(".limit")] == ["test.concurrency.slo.slo4.limit"]
+
+
+def test_a_limit_leads_to_its_line_of_the_plan(tmp_path):
+    figures = figures_of(tmp_path, slos=[slo(500)])
+    limit = figures.ledger["test.concurrency.slo.ttft-p50.limit"]
+    assert limit.value == 0.5
+    line = figures.round.text("plan.yaml").split("\n")[limit.sources[0].line - 1]
+    assert "below_ms" in line or "500" in line
+
+
+@pytest.mark.parametrize(
+    ("pointer", "line"),
+    [("/slos/1/below_ms", 4), ("/slos/0", 3), ("/prices/card", 6), ("/prices/none", 6), ("/x/9", 7)],
+)
+def test_the_line_of_a_value_is_found_in_any_style_of_yaml(pointer, line):
+    text = "plan: 1\nslos:\n- {id: a, below_ms: 1}\n- {id: b, below_ms: 2}\nprices:\n  card: 5\nx: [1]\n"
+    assert line_of(text, pointer) == line
+
+
+# ------------------------------------------------------------------------------------- fronts
+
+POINTS = st.lists(st.tuples(st.floats(0.01, 10), st.floats(1, 1000)), min_size=1, max_size=7)
+
+
+@given(POINTS)
+def test_a_front_keeps_what_no_other_level_beats(points):
+    t, x = (np.array(side) for side in zip(*points, strict=True))
+    kept = front(t, x)
+    assert list(np.diff(t[kept]) > 0) == list(np.diff(x[kept]) > 0) == [True] * (len(kept) - 1)
+    for k in set(range(len(t))) - set(kept):
+        assert any(t[i] <= t[k] and x[i] >= x[k] for i in kept)
+
+
+@given(POINTS, POINTS)
+def test_both_paths_find_the_same_crossings_of_two_fronts(one, other):
+    curves = [np.array(side) for points in (one, other) for side in zip(*points, strict=True)]
+    assert front_crossings(*curves) == pytest.approx(evaluate.front_crossings(*curves), rel=1e-9)
+
+
+def test_fronts_that_share_no_wait_do_not_cross(tmp_path):
+    figures = figures_of(tmp_path, latency=APART)
+    assert compared(figures.ledger, figures.tests[0], "vllm-bf16", "llamacpp-q4").case == "apart"
+    reason = figures.ledger["pair.concurrency.vllm-bf16.llamacpp-q4.front1"].reason
+    assert reason == "none: the fronts share no wait; vllm-bf16 is the faster, llamacpp-q4 the higher"
+
+
+def test_a_front_that_is_ahead_everywhere_dominates(tmp_path):
+    figures = figures_of(tmp_path, latency=DOMINATED)
+    case = compared(figures.ledger, figures.tests[0], "vllm-bf16", "llamacpp-q4")
+    assert (case.case, case.leaders) == ("ahead", ("vllm-bf16",))
+    assert figures.ledger["pair.concurrency.vllm-bf16.llamacpp-q4.front1"].reason == "none, vllm-bf16 dominates"
+
+
+def test_fronts_that_cross_say_who_is_ahead_on_either_side(tmp_path):
+    figures = figures_of(tmp_path)
+    case = compared(figures.ledger, figures.tests[0], "vllm-bf16", "llamacpp-q4")
+    assert (case.case, case.leaders[-1]) == ("crossed", "vllm-bf16")
+    wait, x = (figures.ledger[f"pair.concurrency.vllm-bf16.llamacpp-q4.front1{end}"] for end in ("", "_throughput"))
+    assert 0.05 < wait.value < 0.2
+    assert x.value > 0
+
+
+# ------------------------------------------------------------------------------------- same answers
+
+
+def other_words(share: float):
+    """Changes the answers of llama.cpp to the first of each ten prompts."""
+
+    def alter(key, request):
+        changed = "llamacpp" in key and request.index % 10 < share * 10
+        return request.model_copy(update={"text": "something else"}) if changed else request
+
+    return alter
+
+
+def test_answers_that_differ_are_counted_by_prompt(tmp_path):
+    same = figures_of(tmp_path, alter=other_words(0.5)).ledger["pair.concurrency.vllm-bf16.llamacpp-q4.same_answers"]
+    assert same.n == 16  # 8 requests × 2 repeats at C = 1
+    assert 0 < same.value < 1
+    assert len(same.sources[0].picks) == 2
+
+
+def test_equal_answers_are_all_the_same(tmp_path):
+    assert figures_of(tmp_path).ledger["pair.concurrency.vllm-bf16.llamacpp-q4.same_answers"].value == 1
+
+
+def test_answers_to_prompts_of_another_form_are_not_compared(tmp_path):
+    engines = [{"id": "vllm-bf16"}, {"id": "llamacpp-q4", "prompt": "text"}]
+    same = compute(planned(tmp_path, {"engines": engines})).ledger[
+        "pair.concurrency.vllm-bf16.llamacpp-q4.same_answers"
+    ]
+    assert same.reason == "the engines got their prompts in different forms"
+
+
+@given(st.text())
+def test_both_paths_stand_the_same_number_for_a_text(text):
+    assert fingerprint(text) == evaluate._fingerprint(text)
+
+
+def test_a_prompt_without_its_twin_is_left_out_by_both_paths():
+    prompts, answers = np.array([1, 2, 1, 3, 3, 3, 4, 4]), np.array([7, 8, 7, 9, 9, 9, 5, 6])
+    assert evaluate.agreement(prompts, answers) == 0.5  # of 1 and 4
+
+
+# ------------------------------------------------------------------------------------- cost and room
+
+
+def test_an_hour_costs_its_share_of_the_card_and_its_power():
+    assert hourly(card=8760, years=2, watts=500, kwh=0.4) == pytest.approx(0.5 + 0.2)
+    assert hourly(hour=0.79) == 0.79
+    assert per_million(3.6, 1000, 0.5) == pytest.approx(2)
+    assert pays_from(3.6, 1000, 2) == pytest.approx(0.5)
+
+
+PRICES = {"currency": "EUR", "utilisation": 0.5, "card": 1800, "years": 3, "watts": 450, "kwh": 0.3, "api": 0.6}
+
+
+def test_prices_of_the_plan_give_a_cost_at_each_limit_and_at_the_peak(tmp_path):
+    round = planned(tmp_path, {"prices": PRICES, "slos": [slo(500)]}, latency=DOMINATED)
+    ledger = compute(round).ledger
+    cost = ledger["test.concurrency.slo.ttft-p50.vllm-bf16.cost"]
+    x = ledger["test.concurrency.slo.ttft-p50.vllm-bf16.throughput"].value
+    assert cost.unit == "EUR"
+    assert cost.value == pytest.approx((1800 / (3 * 8760) + 0.45 * 0.3) / (x * 3600 * 0.5) * 1e6)
+    text = words(guide(round))
+    assert "An hour of the machine costs" in text
+    assert "never (" in text  # the slower engine costs more than that API even when it is always busy
+
+
+@pytest.mark.parametrize("prices", [{"currency": "euro", "hour": 1}, {"currency": "EUR", "utilisation": 1}, "dear"])
+def test_prices_that_say_too_little_give_no_cost(tmp_path, prices):
+    text = words(guide(planned(tmp_path, {"prices": prices})))
+    assert "An hour of the machine costs n/a" in text or "The plan gives no prices" in text
+
+
+def test_halving_the_length_doubles_the_residents(tmp_path):
+    ledger = figures_of(tmp_path).ledger
+    assert ledger["engine.vllm-bf16.half_residents"].value == 2 * ledger["engine.vllm-bf16.residents"].value
+    full = ledger["engine.vllm-bf16.full_context_bytes"].value
+    assert full == 2048 * ledger["engine.vllm-bf16.kv_bytes_per_token"].value
+
+
+@pytest.mark.parametrize(
+    ("limits", "said"),
+    [
+        ({"pool": 100_000}, "fits"),
+        ({"pool": 1000}, "pool"),
+        ({"pool": 100_000, "slots": 4}, "slots"),
+        ({"pool": 100_000, "slots": 4, "length": 512}, "length"),
+        ({"pool": 100_000, "length": 512, "model": 256}, "model"),
+        ({}, "unknown"),
+    ],
+)
+def test_the_first_limit_a_load_breaks_is_the_verdict(limits, said):
+    assert verdict(16, 1024, **limits) == said
+
+
+# ------------------------------------------------------------------------------------- what the page says
+
+
+def test_a_limit_that_nobody_keeps_has_no_winner(tmp_path):
+    text = page(tmp_path, slos=[slo(1)])
+    assert "not met at C = 1" in text
+    assert "no engine meets the limit, not even at its lowest load" in text
+    assert "No engine of this round keeps any limit of the plan" in text
+
+
+def test_a_limit_that_is_kept_everywhere_shows_the_range_as_open(tmp_path):
+    text = page(tmp_path, slos=[slo(1e6)])
+    assert "C ≥ 16" in text
+    assert "not met at" not in text
+
+
+def test_a_limit_that_one_engine_keeps_has_a_winner_without_a_lead(tmp_path):
+    latency = curves(vllm_bf16=(0.1, 1, 0.01, 0.3), llamacpp_q4=(5, 1, 0.02, 0.3))
+    text = page(tmp_path, latency=latency, slos=[slo(500)])
+    assert "no other meets the limit" in text
+    assert "not met at C = 1" in text
+
+
+def test_one_engine_alone_wins_nothing(tmp_path):
+    text = page(tmp_path, engines=[VLLM], slos=[slo(100)])
+    assert "Only vllm-bf16 was measured" in text
+    assert "Nothing was measured beside it" in text
+    assert "dominates" not in text
+    assert "no challenger was measured" in text
+
+
+def test_one_engine_that_keeps_no_limit_says_so(tmp_path):
+    assert "It meets none of the plan's limits" in page(tmp_path, engines=[VLLM], slos=[slo(1)])
+
+
+def test_curves_that_do_not_cross_leave_one_engine_everywhere(tmp_path):
+    text = page(tmp_path, latency=DOMINATED)
+    assert "vllm-bf16 delivers the most at every load that was compared, C = 1 to 16" in text
+    assert "vllm-bf16 gives more than llamacpp-q4 at every p99 TTFT that can be compared" in text
+    assert "No load and no limit of this round speaks for it." not in text  # its weights are the smallest
+    assert "none in the measured range" in text
+
+
+def test_curves_that_cross_divide_the_loads(tmp_path):
+    text = page(tmp_path)
+    assert re.search(
+        r"llamacpp-q4 delivers the most up to C = [\d.]+, vllm-bf16 delivers the most from C = [\d.]+ on", text
+    )
+    assert re.search(r"under a p99 TTFT of [\d.]+ m?s†? llamacpp-q4 gives more, above it vllm-bf16", text)
+
+
+def test_fronts_apart_are_said_to_have_nothing_in_common(tmp_path):
+    text = page(tmp_path, latency=APART)
+    assert "vllm-bf16 is the faster and llamacpp-q4 the one with more throughput: no p99 TTFT is common to both" in text
+
+
+def test_a_plan_without_limits_shows_the_entry_that_adds_them(tmp_path):
+    text = page(tmp_path)
+    assert "The plan names no limit." in text
+    assert "so this round cannot say what one would allow" in text
+
+
+def test_a_plan_without_prices_shows_the_lines_that_give_a_cost(tmp_path):
+    assert "The plan gives no prices" in page(tmp_path)
+
+
+def test_a_sweep_in_which_all_failed_speaks_for_nobody(tmp_path):
+    text = page(tmp_path, failures=lambda *_: Failure(kind="connect"), slos=[slo(100)])
+    assert "No request of this sweep succeeded" in text
+
+
+def test_a_round_without_a_sweep_says_which_entry_measures_one(tmp_path):
+    assert "This round has no concurrency sweep" in page(tmp_path, tests=(lengths(64, 128),))
+
+
+def test_engines_without_a_common_load_are_not_compared_by_load(tmp_path):
+    tests = (Test(levels=(Load("c1", 1), Load("c2", 2))),)
+    text = page(tmp_path, tests=tests, unfinished=[f"concurrency/{e}/{c}/r{k}" for e, c in (
+        ("vllm-bf16", "c1"), ("llamacpp-q4", "c2")) for k in (1, 2)], seal=False)  # fmt: skip
+    assert "The engines have no load in common." in text
+
+
+def test_past_the_capacity_is_not_tested_unless_a_cliff_ran(tmp_path):
+    text = page(tmp_path, tests=(sweep(1, 2, 4), CLIFF))
+    assert "Behaviour past the capacity was not tested for llamacpp-q4." in text
+    assert "The same number of requests in flight" in text
+
+
+def test_a_third_engine_stands_beside_the_others(tmp_path):
+    third = Engine("llamacpp-bf16", "llamacpp", "bf16", itl_s=0.03, itl_per_c=0.004, ttft_per_c=0.03)
+    text = page(tmp_path, engines=[VLLM, LLAMA, third], slos=[slo(100)])
+    assert "llamacpp-q4 against llamacpp-bf16:" in text
+    assert "No load and no limit of this round speaks for it." in text
+
+
+def anomaly(engine: str, c: int, repeat: int) -> tuple[float, float]:
+    """TTFT of 0.1 s × C on both; llama.cpp slower, and stuck at C = 8."""
+    return 0.1 * c, 0.01 if engine == "vllm-bf16" else 0.5 if c == 8 else 0.012
+
+
+def test_a_lead_over_an_anomalous_level_is_an_upper_bound(tmp_path):
+    text = page(tmp_path, latency=anomaly, slos=[slo(600), slo(350, "p90")])
+    assert "the lead is an upper bound: llamacpp-q4 rests on c8 (throughput below the level before)" in text
+    assert "no flagged level touched" in text
+
+
+@pytest.mark.parametrize(
+    ("winner", "second", "said"),
+    [
+        ((), (), ""),
+        ((), ("drop",), "upper"),
+        (("drop",), (), "lower"),
+        (("drop",), ("drop",), "open"),
+        (("prefix_cache",), ("client_lag",), "upper"),
+        ((), ("failed",), "open"),
+    ],
+)
+def test_flags_bend_a_lead_one_way_or_either(winner, second, said):
+    def cell(kinds: tuple[str, ...]) -> Cell:
+        return Cell("e", "met", None, None, "l", (Mark("e", "l", kinds),) if kinds else ())  # type: ignore[arg-type]
+
+    assert bound(cell(winner), cell(second)) == said
+
+
+def test_pitfalls_name_the_flags_that_show_them(tmp_path):
+    text = page(tmp_path, prefix_hits=0.5)
+    assert re.search(r"A prefix cache answers from memory: .*? Met here: concurrency/", text)
+    assert "Reported by others, not met here." in text
+
+
+def test_checks_are_ticked_by_what_was_measured_alone(tmp_path):
+    text = page(tmp_path)
+    assert "☑ One request at a time on both" in text
+    assert "☑ No request dropped silently" in text
+    assert "☐ A long run" in text
+    assert "☐ Licences" in text
+    failed = page(tmp_path / "failed", failures=lambda e, level, r, k: Failure(kind="http") if k == 5 else None)
+    assert "☐ No request dropped silently" in failed
+
+
+def test_a_command_is_written_as_one_types_it():
+    words = ["${LAB}/bin/vllm", "serve", "a b", "--port", "1", "--seed", "-1", "-np", "4"]
+    assert _typed(words) == "${LAB}/bin/vllm serve 'a b' \\\n  --port 1 \\\n  --seed -1 \\\n  -np 4"
+
+
+HOSTILE = '<script>alert(1)</script> {{ 7 * 7 }} "quoted"'
+
+
+def test_hostile_words_of_a_plan_stay_words(tmp_path):
+    more = {"not_measured": [HOSTILE], "hypotheses": [{"id": HOSTILE, "text": HOSTILE}], "prices": {"currency": HOSTILE},
+            "slos": [slo(100) | {"id": HOSTILE, "percentile": HOSTILE}]}  # fmt: skip
+    text = guide(planned(tmp_path, more))
+    assert "<script" not in text
+    assert "{{ 7 * 7 }}" in text
+
+
+# ------------------------------------------------------------------------------------- what the audit will ask
+
+POOR = {
+    "rich": {"slos": [slo(100), slo(1), slo(1e6, "p99")], "tests": (sweep(1, 2, 4), CLIFF)},
+    "one level": {"tests": (sweep(2),)},
+    "nothing but requests": {"counters": False, "samples": False, "logs": False, "models": False, "ceilings": False},
+    "all failed": {"failures": lambda *_: Failure(kind="connect"), "slos": [slo(100)]},
+    "one engine": {"engines": [LLAMA]},
+}
+
+
+@pytest.mark.parametrize("what", POOR.values(), ids=POOR.keys())
+def test_every_digit_of_the_page_is_a_figure_or_a_known_name(tmp_path, what):
+    round = compose_round(tmp_path / "round", **what)
+    text = guide(round).split("---", 2)[2]
+    assert "None" not in words(text)
+    assert audited.digits(round.path, guide(round)) == []
+
+
+def test_every_coefficient_of_the_calculator_names_its_figure(tmp_path):
+    figures = figures_of(tmp_path)
+    data = json.loads(calculator(figures, figures.tests[0]))["datasets"]
+    assert {row["engine"] for row in data["engines"]} == {"vllm-bf16", "llamacpp-q4"}
+    for row in (row for rows in data.values() for row in rows):
+        for name, value in row.items():
+            if isinstance(value, (int, float)):
+                assert figures.ledger[row[f"{name}_id"]].value == value
+
+
+@pytest.fixture(scope="module")
+def calculating():
+    """The page's own functions, in a browser."""
+    from playwright.sync_api import sync_playwright
+
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
+        tab = browser.new_page()
+        tab.add_script_tag(path=str(ASSETS / "guide.js"))
+        yield lambda function, *given: tab.evaluate(f"given => genreportFit.{function}(...given)", list(given))
+        browser.close()
+
+
+@pytest.mark.slow
+def test_the_calculator_computes_what_the_report_computes(calculating):
+    for users, context, size in ((1, 128, 4096.0), (16, 8192, 57344.0), (3, 1000, 0.5)):
+        assert calculating("kv", users, context, size) == kv(users, context, size)
+        assert calculating("needed", 1e9, users, context, size) == needed(1e9, users, context, size)
+        assert calculating("held", 120_064, context) == held(120_064, context)
+        assert calculating("prefill", 0.1, 64, context) == prefill(0.1, 64, context)
+        assert calculating("decode", 0.02, context) == decode(0.02, context)
+    for limits in ({"pool": 1e5}, {"pool": 1e3}, {"pool": 1e5, "slots": 4}, {"length": 512}, {"model": 256}, {}):
+        assert calculating("verdict", 16, 1024, limits) == verdict(16, 1024, **limits)
+    levels, x = [1, 2, 4, 8, 16], [61.9, 100.5, 180.2, 250.0, 240.1]
+    for load in (1, 1.5, 3, 8, 11, 16):
+        assert calculating("at", load, levels, x) == pytest.approx(loglog_at(load, levels, x), rel=1e-12)
+    assert calculating("at", 17, levels, x) is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("unit", ["s", "bytes", "tok/s", "share", "1"])
+def test_the_calculator_writes_values_as_pages_do(calculating, unit):
+    for value in (0, 1, 16, 0.0004567, 0.09996, 0.0123, 1.5, 61.87, 999.6, 1388, 46592.4, 2.5e9, 3.21e12, -1.25):
+        assert calculating("shown", value, unit) == shown(value, unit)
+
+
+PLAN = """plan: 1
+engines: [{id: a, kind: openai, model: m, url: "http://127.0.0.1:1"}]
+tests: [{id: t, kind: concurrency, input: 8, output: 8, levels: [1]}]
+prices: """
+
+
+@pytest.mark.parametrize(
+    ("prices", "said"),
+    [
+        ("{currency: eur, utilisation: 0.5, hour: 1}", "three capital letters"),
+        ("{currency: EUR, utilisation: 2, hour: 1}", "1 at most"),
+        ("{currency: EUR, utilisation: 0.5}", "either `hour`, or `card`"),
+        ("{currency: EUR, utilisation: 0.5, card: 5}", "`card` and `years` together"),
+        ("{currency: EUR, utilisation: 0.5, hour: 1, watts: 5}", "`watts` and `kwh` together"),
+        ("{utilisation: 0.5, hour: 1}", "`currency` is missing"),
+    ],
+)
+def test_prices_that_are_not_whole_are_mistakes_of_the_plan(tmp_path, prices, said):
+    (tmp_path / "plan.yaml").write_text(PLAN + prices, "utf-8")
+    with pytest.raises(PlanError, match=re.escape(said)):
+        read_plan(tmp_path / "plan.yaml", on_this_machine=False)
+
+
+def test_whole_prices_are_read(tmp_path):
+    (tmp_path / "plan.yaml").write_text(PLAN + json.dumps(PRICES), "utf-8")
+    assert read_plan(tmp_path / "plan.yaml", on_this_machine=False).prices.card == 1800
