@@ -95,12 +95,12 @@ IN_A_PAGE = {
     "a tooltip's count": (r'class="gr-num"[^>]* title="[^"]* n = (\d+)', "the tooltip of"),
     "a number's link": (r'class="gr-num" href="[^"#]*#[^"]*\.c(\d)', "which is not its derivation"),
     "a chart's value": (rf"{QUOTE}value{QUOTE}:\s*(\d+\.\d+)", "a chart draws"),
-    "a chart's shown text": (rf"{QUOTE}shown{QUOTE}:\s*{QUOTE}([\d.,]+)", "a chart shows"),
+    "a chart's shown text": (rf"{QUOTE}shown{QUOTE}:\s*{QUOTE}([\d.,]+)", "a chart says shown"),
     "a chart's label": (rf"{QUOTE}label{QUOTE}:\s*{QUOTE}crossing\\nC = ([\d.]+)", "(label)"),
     "a chart's words": (r'aria-label="[^"]*: ([\d.,]+)', "(words)"),
     "a chart's description": (rf"{QUOTE}description{QUOTE}:\s*{QUOTE}[^&]*: ([\d.,]+)", "in other words"),
-    "a percentile's share": (rf"{QUOTE}share{QUOTE}:\s*{QUOTE}(0\.\d+)", "a chart puts"),
-    "a percentile's place": (rf"{QUOTE}place{QUOTE}:\s*{QUOTE}(0\.0[1-9]\d*)", "a chart puts"),
+    "a percentile's share": (rf"{QUOTE}share{QUOTE}:\s*{QUOTE}(0\.\d+)", "a chart says share"),
+    "a percentile's place": (rf"{QUOTE}place{QUOTE}:\s*{QUOTE}(0\.0[1-9]\d*)", "a chart says place"),
     "a name": (r'class="gr-lit">v?(\d\.\d)<', "the round knows no"),
 }
 

@@ -162,6 +162,12 @@ def test_a_percentile_of_a_histogram_has_the_width_of_its_bucket_as_error(tmp_pa
     assert "n_too_small" in figures.ledger[f"{L4}.queue.p99"].notes
 
 
+def test_a_percentile_in_the_first_bucket_is_said_to_lie_below_its_bound(tmp_path: Path) -> None:
+    text = page(tmp_path, phases(at(0.01, 0.01), at(0.04, 0.4)), latency=ttft(0.06, 0.5))
+    assert "below 100 ms" in text
+    assert "400 ms ± 200 ms" in text
+
+
 def test_every_source_of_the_anatomy_matches_as_many_lines_as_it_says(tmp_path: Path) -> None:
     round = composed(tmp_path, phases(at(0.2, 0.2), at(0.04, 0.4)), logged((1, 0), (0, 1), (1, 3)))
     found = [(q.id, s) for q in compute(round).ledger for s in q.sources if isinstance(s, Lines)]
@@ -206,6 +212,7 @@ def test_llamacpp_states_its_prefill_and_its_queue_follows_from_the_deferred_req
     text = read(round)
     assert "engine queue (derived)" in text
     assert "defers a request only when no slot is free" in text
+    assert "waits in the front end" in text
 
 
 def test_vllm_without_scrapes_is_divided_by_what_its_answers_state(tmp_path: Path) -> None:
@@ -256,13 +263,13 @@ def test_the_true_percentile_is_never_further_off_than_the_width(values: list[fl
 def test_the_queue_that_grows_is_named_with_its_numbers(tmp_path: Path) -> None:
     text = page(tmp_path, phases(at(0.0125, 0.6125), at(0.04, 0.04)), latency=ttft(0.06, 0.66))
     assert "the engine's queue grows most, from 12.5 ms at C = 1 to 61" in text
-    assert "more places would shorten it" in text
+    assert "more places would shorten the wait" in text
 
 
 def test_the_prefill_that_grows_is_named_with_its_numbers(tmp_path: Path) -> None:
     text = page(tmp_path, phases(at(0.01, 0.02), at(0.0415, 0.615)), latency=ttft(0.06, 0.66))
     assert "the prefill grows most, from 41.5 ms at C = 1 to 615 ms at C = 4" in text
-    assert "the prompt's own work" in text
+    assert "most of the wait comes after the queue" in text
 
 
 def test_a_wait_that_hardly_grows_is_said_to(tmp_path: Path) -> None:

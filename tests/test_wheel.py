@@ -30,7 +30,7 @@ def test_the_wheel_brings_pages_and_templates_but_no_round(wheel):
     assert "genreport/_bundle/mkdocs.yml" in names
     assert "genreport/_bundle/templates/concurrency.md" in names
     assert "genreport/_bundle/docs/index.md" in names
-    assert not [name for name in names if "/rounds/" in name or name.startswith(("runs/", "tests/"))]
+    assert not [name for name in names if "/docs/rounds/" in name or name.startswith(("runs/", "tests/"))]
 
 
 def test_every_page_of_the_docs_is_in_the_wheel(wheel):

@@ -214,10 +214,10 @@ def _paths(folders: Iterable[str]) -> re.Pattern[str]:
     return re.compile(
         rf"(?P<kept>{PATH}(?:/{COMPONENT}++(?!/))?"
         rf"|https?://[^\s/\"'<>?]++(?:/(?!(?:{no_route})/)(?:(?!\?){COMPONENT}|:)*+)*+)"
-        rf"|(?<![\w./-])/++(?P<bare>{private})(?![\w.+@/-])"
+        rf"|(?<![\w./-])/++(?P<bare>{private})(?![\w.+@/~-])"
         rf"|/(?P<root>{private})(?P<rest>(?:/+{COMPONENT}*+)++)"
         rf"|(?P<system>/(?:{system})(?![\w.+@-])(?:/(?!\.\.){COMPONENT}*+)*+)"
-        rf"|(?<![\w.])~(?P<home>(?:/{COMPONENT}++)+)"
+        rf"|(?<![\w.])~(?P<home>(?:/+{COMPONENT}++)++/*+)"
         rf"|(?<![A-Za-z])[A-Za-z]:\\{{1,2}}(?=(?i:users|documents|temp|tmp|work|data|home)\b)"
         rf"(?P<windows>(?:{COMPONENT}|\\)++)"
     )

@@ -15,6 +15,8 @@ from genreport.audit.manifest import is_number
 from genreport.audit.numbers import misread, shows
 
 Row = dict[str, Any]
+# texts that are numbers of another kind: an engine's place in the palette, a part's place in a stack
+PLACES = ("colour", "place")
 _POINT = re.compile(r"(.*?)(?:\[(\d{1,9})\])?", re.S)
 # the formula of a distribution: a column, and the percentiles of its curve's points
 _GRID = re.compile(r"percentile\(\w+, \[([\d., ]+)\]\)")
@@ -80,29 +82,35 @@ def _point_problems(case: Case, row: Row, name: str, value: float) -> Iterator[s
     found = _figure(case, id)
     if id is None:
         yield f"draws {name} = {value!r}, which names no figure"
-    elif found is None or not math.isclose(found[0], value, rel_tol=1e-9, abs_tol=1e-12):
+    elif found is None or found[0] != value:
         yield f"draws {name} = {value!r}, figure {id} is {found[0] if found else None!r}"
     else:
         case.once("distinct figures drawn", str(id).partition("[")[0])
 
 
 def _text_problems(case: Case, page: Path, row: Row, name: str, text: str) -> Iterator[str]:
-    share = _share(case, row)
     if name == "href":
         case.follow(case.folder / "index.html", text)
-    elif name == "shown" and "value_id" in row:
-        found = _figure(case, row["value_id"])
-        if found is None or not shows(text, *found):
-            yield f"shows {row['value_id']} as {text!r}, its value is {found[0] if found else None!r}"
-    elif name == "unit" and "value_id" in row:
-        if (_figure(case, row["value_id"]) or (0, None))[1] != text:
-            yield f"gives {row['value_id']} the unit {text!r}"
-    elif name in ("share", "place", "percentile") and share is not None:
-        if not _stands_at(name, text, share):
-            yield f"puts {row['value_id']} at {name} {text!r}, its formula says {share:.10g}"
-    elif name not in ("colour", "place") and re.search(r"\d", text):  # places in a palette and in a stack
+        return
+    known = _is_true(case, row, name, text)
+    if known is False:
+        yield f"says {name} {text!r} of {row.get('value_id')}"
+    elif known is None and name not in PLACES and re.search(r"\d", text):
         drawn = [_figure(case, id) for key, id in row.items() if key.endswith("_id")]
         yield from (f"{problem} ({name})" for problem in misread(text, list(filter(None, drawn)), case.vocabulary))
+
+
+def _is_true(case: Case, row: Row, name: str, text: str) -> bool | None:
+    """Whether a field that can say but one thing of its point says it; `None` for any other field."""
+    share, value = _share(case, row), _figure(case, row.get("value_id"))
+    if name in ("shown", "unit") and "value_id" in row:
+        return value is not None and (shows(text, *value) if name == "shown" else text == value[1])
+    if name in ("share", "place", "percentile") and share is not None:
+        return _stands_at(name, text, share)
+    if name in ("engine", "level", "percentile") and " " not in text:
+        ids = " ".join(str(id) for key, id in row.items() if key.endswith("_id"))
+        return re.search(rf"(?<![A-Za-z0-9]){re.escape(text)}(?![A-Za-z0-9])", ids) is not None
+    return None
 
 
 def _share(case: Case, row: Row) -> float | None:
@@ -119,7 +127,7 @@ def _stands_at(name: str, text: str, share: float) -> bool:
         return text == ("max" if share >= 1 else f"p{share * 100:.6g}")
     if name == "share":
         return abs(float(text) - share) < 1e-9
-    return share >= 1 or abs(float(text) + math.log10(1 - share)) < 1e-5
+    return share >= 1 or abs(float(text) + math.log10(1 - share)) < 6e-7
 
 
 def _tail_problems(case: Case, spec: Any, rows: Sequence[Row]) -> Iterator[str]:
@@ -127,16 +135,16 @@ def _tail_problems(case: Case, spec: Any, rows: Sequence[Row]) -> Iterator[str]:
     ends = {float(row["place"]) for row in rows if "place" in row and _share(case, row) == 1}
     axes = {node["x"]["scale"]["domain"][-1] for node in _nodes(spec) if ends and "scale" in (node.get("x") or {})}
     for end in ends:
-        if not any(math.isclose(end, axis, abs_tol=1e-5) for axis in axes):
+        if not any(math.isclose(end, axis, abs_tol=6e-7) for axis in axes):
             yield f"puts the largest value at place {end}, its axis ends at {sorted(axes)}"
 
 
 def _said_problems(case: Case, spec: Any, rows: Sequence[Row], words: str) -> Iterator[str]:
     """Its words tell each number as often as it is drawn; its description is the same text."""
     drawn = _drawn(case, rows)
-    title = (spec.get("usermeta") or {}).get("title", "")
+    titles = " ".join(node["title"] for node in _nodes(spec) if isinstance(node.get("title"), str))
     yield from (f"{problem} (words)" for problem in misread(words, drawn, case.vocabulary))
-    yield from (f"{problem} (title)" for problem in misread(title, drawn, case.vocabulary))
+    yield from (f"{problem} (title)" for problem in misread(titles, drawn, case.vocabulary))
     if spec.get("description", "").split() != words.split():
         yield "is described in other words than those that stand for it"
 

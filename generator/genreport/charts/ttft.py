@@ -73,4 +73,8 @@ def _curves(name: str, rows: Sequence[Row], alt: str | None, *, percent: bool = 
     drawn = valued(rows)
     if not drawn:
         return None
-    return over_load(name, WORDS[name], None, drawn, curves(drawn, linear(drawn, "value")), alt, percent=percent)
+    chart = over_load(name, WORDS[name], None, drawn, curves(drawn, linear(drawn, "value")), alt)
+    for axis in (layer["encoding"].get("y", {}).get("axis") for layer in chart.spec["layer"] if percent):
+        if axis:
+            axis["format"] = ".2~%"  # a share may be far below one percent
+    return chart

@@ -28,6 +28,11 @@ ITERATION = (
     r"\d+ context requests, \d+ context tokens, \d+ generation requests"
 )
 MIXED = r"Iteration\((\d+)\): [1-9]\d* context requests, \d+ context tokens, [1-9]\d* generation requests"
+STEPS = {
+    "logged_iterations": ("count", "sum(repeats)"),
+    "mixed_iterations": ("count", "sum(repeats)"),
+    "mixed_share": ("share", "mixed / iterations"),
+}
 NO_STEPS = {
     "llamacpp": "llama.cpp does not say what a step holds",
     "openai": "this kind of engine does not say what a step holds",
@@ -106,17 +111,18 @@ _PHASES_OF = {"vllm": _of_vllm, "llamacpp": _of_llamacpp, "openai": _of_openai}
 
 def _mixed(book: Book, level: LevelView, kind: str) -> None:
     """Share of iterations that hold prompt and output tokens: counted in the log, else bounded by the histogram."""
-    id, formula = level.id, "mixed / iterations"
+    id = level.id
     if kind != "vllm":
-        book.missing(f"{id}.mixed_share", "share", formula, NO_STEPS[kind])
+        for name, (unit, formula) in STEPS.items():
+            book.missing(f"{id}.{name}", unit, formula, NO_STEPS[kind])
         return
     for scope, files, rows in level.each():
         _iterations(book, scope, files, bool(len(rows.measured)))
     scopes = [scope for scope, _, rows in level.each() if len(rows.measured)]
     for name in ("mixed_iterations", "logged_iterations"):
-        book.derive(f"{id}.{name}", "count", "sum(repeats)", lambda repeats: repeats.sum(),
+        book.derive(f"{id}.{name}", *STEPS[name], lambda repeats: repeats.sum(),
                     repeats=[f"{scope}.{name}" for scope in scopes])  # fmt: skip
-    book.derive(f"{id}.mixed_share", "share", formula, lambda mixed, iterations: mixed / iterations,
+    book.derive(f"{id}.mixed_share", *STEPS["mixed_share"], lambda mixed, iterations: mixed / iterations,
                 mixed=f"{id}.mixed_iterations", iterations=f"{id}.logged_iterations")  # fmt: skip
     if book.value(f"{id}.mixed_share") is None:
         _bound(book, level)

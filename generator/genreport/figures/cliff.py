@@ -104,10 +104,15 @@ def _over_announced(running: float, announced: float) -> float:
     return capacity.over_announced(running, announced)
 
 
+def times(long: float, normal: float) -> float:
+    """How many times the normal shape's value the longer one's is."""
+    return long / normal
+
+
 def _against(book: Book, long: LevelView, normal: LevelView) -> None:
     scope = over(long, normal)
     for name, figure in RATIOS.items():
-        book.derive(f"{scope}.{name}", "ratio", "long / normal", lambda long, normal: long / normal,
+        book.derive(f"{scope}.{name}", "ratio", "long / normal", times,
                     long=f"{long.id}.{figure}", normal=f"{normal.id}.{figure}")  # fmt: skip
     book.derive(f"{scope}.prompt", "ratio", GROWTH, lambda long, normal: long / normal if long > normal else 1,
                 long=f"{long.id}.input", normal=f"{normal.id}.input")  # fmt: skip

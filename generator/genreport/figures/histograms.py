@@ -63,10 +63,10 @@ def enter(book: Book, level: LevelView, figure: str, name: str) -> None:
     given = {"bounds": f"{level.ids(figure)[0]}.bounds", "buckets": f"{id}.buckets"}
     for q in PERCENTILES:
         notes = ["n_too_small"] if n is not None and few(n, q) else []
-        for suffix, word, function in (("", "percentile", percentile), (".width", "width", width)):
-            book.derive(f"{id}.p{q}{suffix}", "s", f"histogram_{word}(bounds, buckets, {q})",
-                        lambda bounds, buckets, q=q, function=function: function(bounds, buckets, q),
-                        n=n, notes=notes, **given)  # fmt: skip
+        book.derive(f"{id}.p{q}", "s", f"histogram_percentile(bounds, buckets, {q})",
+                    lambda bounds, buckets, q=q: percentile(bounds, buckets, q), n=n, notes=notes, **given)  # fmt: skip
+        book.derive(f"{id}.p{q}.width", "s", f"histogram_width(bounds, buckets, {q})",
+                    lambda bounds, buckets, q=q: width(bounds, buckets, q), n=n, **given)  # fmt: skip
 
 
 def enter_buckets(book: Book, level: LevelView, figure: str, name: str, unit: str) -> None:

@@ -8,14 +8,14 @@ from typing import Any
 
 from genreport.charts import ttft as charts
 from genreport.figures import Figures
-from genreport.figures.anatomy import PARTS
+from genreport.figures.anatomy import PARTS, PHASES
 from genreport.figures.flags import PREFIX_HITS
-from genreport.provenance import Quantity
+from genreport.figures.histograms import PERCENTILES
+from genreport.provenance import Quantity, values
 from genreport.reports.page import Drawn, Page
 from genreport.reports.rows import Row, RowMaker
 
 FLAT = 0.1  # a wait that grows by less than this share of itself is said not to grow
-STATED = ("queue", "prefill", "decode")
 
 
 @dataclass(frozen=True)
@@ -23,8 +23,8 @@ class Anatomy:
     """One engine's waits: its levels' scopes in order of C, those between which it is compared, and what is earned.
 
     `case`: failed, single, undivided, grows, flat or falls. `grown`: the part that grows most (or, of a single level,
-    the largest). `queue_case`: queue, work or unknown, at the last level. `mixed`: first and last level with a mixed
-    share. `guard`: level -> hits, none, off or unknown.
+    the largest). `queue_case`: queue, work or unknown, at the last level. `blunt`: percentiles in a histogram's first
+    bucket. `mixed`: first and last level with a mixed share. `guard`: level -> hits, none, off or unknown.
     """
 
     engine: str
@@ -38,6 +38,7 @@ class Anatomy:
     queue_case: str
     negative: tuple[str, ...]
     histogram: bool
+    blunt: frozenset[str]
     stated: tuple[str, ...]
     mixed: tuple[str, ...]
     bounded: bool
@@ -80,7 +81,8 @@ def _anatomy(figures: Figures, test: Any, engine: str) -> Anatomy:
         queue_case=_queue_case(figures, known),
         negative=tuple(level for level in known if (_value(figures, f"{level}.front_end") or 0) < 0),
         histogram=any(_value(figures, f"{level}.queue.p50") is not None for level in levels),
-        stated=tuple(part for part in STATED if _any(figures, levels, f"{part}_stated.mean")),
+        blunt=frozenset(id for level in levels for id in _blunt(figures, level)),
+        stated=tuple(part for part in PHASES if _any(figures, levels, f"{part}_stated.mean")),
         mixed=(mixed[0], mixed[-1]) if mixed else (),
         bounded=_any(figures, levels, "mixed_share_bound"),
         guard={level: _guard(figures, level) for level in levels},
@@ -110,6 +112,14 @@ def _queue_case(figures: Figures, known: list[str]) -> str:
     """Whether most of the wait at the last level is spent before the engine takes the prompt up."""
     share = _value(figures, f"{known[-1]}.queued_share") if known else None
     return "unknown" if share is None else "queue" if share > 0.5 else "work"
+
+
+def _blunt(figures: Figures, level: str) -> Iterable[str]:
+    """Percentiles of which the histogram says only that they lie below its first bound."""
+    for id in (f"{level}.{phase}.p{q}" for phase in PHASES for q in PERCENTILES):
+        q = figures.ledger.get(f"{id}.width")
+        if q is not None and not q.missing and q.value == values(figures.ledger[q.inputs["bounds"]])[0]:
+            yield id
 
 
 def _guard(figures: Figures, level: str) -> str:
