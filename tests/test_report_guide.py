@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import audited
 from compose import LLAMA, VLLM, Engine, Load, Test, compose_round, lengths, sweep
-from genreport import evaluate
+from genreport import evaluate, reports
 from genreport.display import shown
 from genreport.errors import PlanError
 from genreport.figures import Figures, compute
@@ -26,14 +26,18 @@ from genreport.figures.crossing import loglog_at
 from genreport.figures.fitting import decode, held, kv, needed, prefill, verdict
 from genreport.figures.planned import line_of
 from genreport.figures.pricing import hourly, pays_from, per_million
+from genreport.pages import shared_context, write
 from genreport.plan import read_plan
 from genreport.publish import pages_of
 from genreport.records import Failure
-from genreport.reports.choices import Cell, Mark, bound
-from genreport.reports.guide import _typed, calculator
+from genreport.reports.calculators import calculator, costs
+from genreport.reports.choices import Cell, Chooser, Mark, bound
+from genreport.reports.guide import _typed, pace
+from genreport.reports.properties import properties
 from genreport.rounds import Round
 
 ASSETS = Path(__file__).parents[1] / "docs" / "assets"
+THIRD = Engine("llamacpp-bf16", "llamacpp", "bf16", itl_s=0.03, itl_per_c=0.004, ttft_per_c=0.03)
 CLIFF = Test("cliff", "cliff", (Load("normal", 4), Load("long", 4, 512, 512)), engines=("vllm-bf16",))
 
 
@@ -71,7 +75,9 @@ def planned(tmp_path: Path, more: dict, **what: object) -> Round:
 
 
 def guide(round: Round) -> str:
-    return dict(pages_of(round).pages)["guide/index.md"]
+    """The page alone; that a second path agrees with its figures is asked of the poor rounds below."""
+    figures = compute(round)
+    return write(reports.guide.page(figures), figures.ledger, shared_context(figures)).text
 
 
 def words(text: str) -> str:
@@ -245,7 +251,7 @@ def test_prices_of_the_plan_give_a_cost_at_each_limit_and_at_the_peak(tmp_path):
     x = ledger["test.concurrency.slo.ttft-p50.vllm-bf16.throughput"].value
     assert cost.unit == "EUR"
     assert cost.value == pytest.approx((1800 / (3 * 8760) + 0.45 * 0.3) / (x * 3600 * 0.5) * 1e6)
-    text = words(guide(round))
+    text = words(dict(pages_of(round).pages)["guide/index.md"])  # every cost is computed twice
     assert "An hour of the machine costs" in text
     assert "never (" in text  # the slower engine costs more than that API even when it is always busy
 
@@ -367,8 +373,7 @@ def test_past_the_capacity_is_not_tested_unless_a_cliff_ran(tmp_path):
 
 
 def test_a_third_engine_stands_beside_the_others(tmp_path):
-    third = Engine("llamacpp-bf16", "llamacpp", "bf16", itl_s=0.03, itl_per_c=0.004, ttft_per_c=0.03)
-    text = page(tmp_path, engines=[VLLM, LLAMA, third], slos=[slo(100)])
+    text = page(tmp_path, engines=[VLLM, LLAMA, THIRD], slos=[slo(100)])
     assert "llamacpp-q4 against llamacpp-bf16:" in text
     assert "No load and no limit of this round speaks for it." in text
 
@@ -381,7 +386,7 @@ def anomaly(engine: str, c: int, repeat: int) -> tuple[float, float]:
 def test_a_lead_over_an_anomalous_level_is_an_upper_bound(tmp_path):
     text = page(tmp_path, latency=anomaly, slos=[slo(600), slo(350, "p90")])
     assert "the lead is an upper bound: llamacpp-q4 rests on c8 (throughput below the level before)" in text
-    assert "no flagged level touched" in text
+    assert "untouched" in text
 
 
 @pytest.mark.parametrize(
@@ -402,6 +407,45 @@ def test_flags_bend_a_lead_one_way_or_either(winner, second, said):
     assert bound(cell(winner), cell(second)) == said
 
 
+def test_a_lead_that_the_repeats_overlap_is_said_to_be_slight(tmp_path):
+    def latency(engine: str, c: int, repeat: int) -> tuple[float, float]:
+        return 0.1, (0.020 if engine == "vllm-bf16" else 0.0205) * (1 + 0.1 * repeat)
+
+    text = page(tmp_path, latency=latency)
+    assert "the fastest:" in text
+    assert "by less than the repeats differ" in text
+    assert "repeats overlap" in text
+
+
+@pytest.mark.parametrize(
+    ("gain", "said"),
+    [(2.4, "faster"), (1.02, "same"), (0.98, "same"), (0.3, "slower"), (None, "unknown"), (0, "unknown")],
+)
+def test_a_phase_is_told_as_it_was_measured(gain, said):
+    assert pace(gain) == said
+
+
+def test_what_other_weights_buy_is_read_from_both_phases(tmp_path):
+    latency = curves(vllm_bf16=(0.1, 1, 0.02, 0.3), llamacpp_q4=(0.3, 1, 0.01, 0.3))
+    text = page(tmp_path, latency=latency)
+    assert re.search(r"its answers come faster \(at 2\S* the speed\), its first token slower \(3\S* the TTFT\)", text)
+    assert "Chat gains; retrieval loses, the more the longer its prompts are." in text
+
+
+def test_only_figures_of_flagged_levels_are_marked_as_such(tmp_path):
+    figures = figures_of(tmp_path, latency=anomaly)
+    test = figures.tests[0]
+    rows = {row.name: row.flagged for row in properties(figures, test, Chooser(figures, test))}
+    assert rows["weights"] == rows["pool"] == rows["single"] == frozenset()
+    flagged = {flag.scope for flag in figures.flags}
+    assert ("llamacpp-q4" in rows["peak"]) == (f"concurrency.llamacpp-q4.c{_peak(figures)}" in flagged)
+
+
+def _peak(figures: Figures) -> int:
+    levels = figures.tests[0].levels_of("llamacpp-q4")
+    return max(levels, key=lambda level: figures.ledger[f"{level.id}.output_throughput"].value).concurrency
+
+
 def test_pitfalls_name_the_flags_that_show_them(tmp_path):
     text = page(tmp_path, prefix_hits=0.5)
     assert re.search(r"A prefix cache answers from memory: .*? Met here: concurrency/", text)
@@ -410,9 +454,10 @@ def test_pitfalls_name_the_flags_that_show_them(tmp_path):
 
 def test_checks_are_ticked_by_what_was_measured_alone(tmp_path):
     text = page(tmp_path)
-    assert "☑ One request at a time on both" in text
+    assert "☑ One request at a time on every engine" in text
     assert "☑ No request dropped silently" in text
     assert "☐ A long run" in text
+    assert "☐ Your own client's parameters" in text
     assert "☐ Licences" in text
     failed = page(tmp_path / "failed", failures=lambda e, level, r, k: Failure(kind="http") if k == 5 else None)
     assert "☐ No request dropped silently" in failed
@@ -442,13 +487,14 @@ POOR = {
     "nothing but requests": {"counters": False, "samples": False, "logs": False, "models": False, "ceilings": False},
     "all failed": {"failures": lambda *_: Failure(kind="connect"), "slos": [slo(100)]},
     "one engine": {"engines": [LLAMA]},
+    "three engines": {"engines": [VLLM, LLAMA, THIRD], "tests": (sweep(1, 2, 4),), "slos": [slo(90)]},
 }
 
 
 @pytest.mark.parametrize("what", POOR.values(), ids=POOR.keys())
 def test_every_digit_of_the_page_is_a_figure_or_a_known_name(tmp_path, what):
     round = compose_round(tmp_path / "round", **what)
-    text = guide(round).split("---", 2)[2]
+    text = dict(pages_of(round).pages)["guide/index.md"].split("---", 2)[2]
     assert "None" not in words(text)
     assert audited.digits(round.path, guide(round)) == []
 
@@ -463,6 +509,17 @@ def test_every_coefficient_of_the_calculator_names_its_figure(tmp_path):
                 assert figures.ledger[row[f"{name}_id"]].value == value
 
 
+def test_every_throughput_of_the_cost_table_names_its_figure(tmp_path):
+    round = planned(tmp_path, {"prices": PRICES, "slos": [slo(500)]}, latency=DOMINATED)
+    figures = compute(round)
+    chooser = Chooser(figures, figures.tests[0])
+    data = json.loads(costs(figures, [*chooser.by_limit(), chooser.at_peak()]))["datasets"]
+    assert {row["throughput_id"]: row["throughput"] for row in data["throughputs"]} == {
+        q.id: q.value for c in (*chooser.by_limit(), chooser.at_peak()) for q in (cell.throughput for cell in c.cells)
+    }
+    assert data["prices"][0]["card"] == 1800
+
+
 @pytest.fixture(scope="module")
 def calculating():
     """The page's own functions, in a browser."""
@@ -473,7 +530,12 @@ def calculating():
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
         tab = browser.new_page()
         tab.add_script_tag(path=str(ASSETS / "guide.js"))
-        yield lambda function, *given: tab.evaluate(f"given => genreportFit.{function}(...given)", list(given))
+
+        def call(function: str, *given: object) -> object:
+            return tab.evaluate(f"given => genreportFit.{function}(...given)", list(given))
+
+        call.browser = browser
+        yield call
         browser.close()
 
 
@@ -491,6 +553,43 @@ def test_the_calculator_computes_what_the_report_computes(calculating):
     for load in (1, 1.5, 3, 8, 11, 16):
         assert calculating("at", load, levels, x) == pytest.approx(loglog_at(load, levels, x), rel=1e-12)
     assert calculating("at", 17, levels, x) is None
+
+
+@pytest.mark.slow
+def test_the_cost_calculator_computes_what_the_plan_would(calculating):
+    prices = {key: PRICES[key] for key in ("card", "years", "watts", "kwh")}
+    assert calculating("hourly", prices) == pytest.approx(hourly(**prices), rel=1e-12)
+    assert calculating("hourly", {"hour": 0.79}) == hourly(hour=0.79)
+    assert calculating("hourly", {"card": 1800}) is None
+    assert calculating("perMillion", 0.2, 173.0, 0.3) == pytest.approx(per_million(0.2, 173, 0.3), rel=1e-12)
+    assert calculating("paysFrom", 0.2, 173.0, 0.6) == pytest.approx(pays_from(0.2, 173, 0.6), rel=1e-12)
+
+
+@pytest.mark.slow
+def test_both_calculators_answer_in_the_page(calculating, tmp_path):
+    round = compose_round(tmp_path / "round", jitter=0, latency=DOMINATED, slos=[slo(500)])
+    figures = compute(round)
+    tab = calculating.browser.new_page()
+    tab.set_content(f"<article>{guide(round).split('---', 2)[2]}</article>")
+    tab.add_script_tag(path=str(ASSETS / "guide.js"))
+
+    def cells(row: str) -> list[str]:
+        return tab.locator(f'.gr-fit tr[data-row="{row}"] td').all_inner_texts()[1:]
+
+    k = figures.ledger["engine.vllm-bf16.kv_bytes_per_token"].value
+    assert cells("kv")[0] == shown(kv(16, 8192, k), "bytes")
+    assert cells("verdict")[0] == "refused: the model ends at 2,048 tokens"
+    tab.fill(".gr-fit [name=input]", "64")
+    tab.fill(".gr-fit [name=output]", "16")
+    tab.fill(".gr-fit [name=users]", "20")
+    assert cells("verdict")[1] == "some wait: it has 16 slots"
+    assert cells("throughput")[0] == "beyond the measured loads (C = 1 to 16)"
+    tab.fill(".gr-cost [name=hour]", "0.79")
+    tab.fill(".gr-cost [name=utilisation]", "0.5")
+    peak = figures.ledger["concurrency.vllm-bf16.peak_throughput"]
+    found = tab.locator(f'.gr-cost [data-cost="{peak.id}"]').inner_text()
+    assert found == shown(per_million(0.79, peak.value, 0.5), "EUR")
+    tab.close()
 
 
 @pytest.mark.slow

@@ -1,5 +1,5 @@
-/* The calculator of a selection guide: the arithmetic of figures/fitting.py over coefficients that the page holds as data.
- * Words stand in the page; this file only chooses among them. tests/test_report_guide.py holds it against the Python. */
+/* The two calculators of a selection guide, what fits and what it costs: the arithmetic of figures/fitting.py and
+ * figures/pricing.py over coefficients that the page holds as data. Words stand in the page; this file only chooses among them. tests/test_report_guide.py holds it against the Python. */
 (() => {
   "use strict";
 
@@ -27,6 +27,15 @@
     const share = Math.log(c / cs[next - 1]) / Math.log(cs[next] / cs[next - 1]);
     return Math.exp(Math.log(xs[next - 1]) * (1 - share) + Math.log(xs[next]) * share);
   };
+
+  /* ------------------------------------------------------------------ prices, as in figures/pricing.py */
+  const hourly = ({ hour, card, years, watts, kwh }) => {
+    const power = watts > 0 && kwh > 0 ? (watts / 1000) * kwh : 0;
+    if (hour > 0) return hour + power;
+    return card > 0 && years > 0 ? card / (years * 8760) + power : null;
+  };
+  const perMillion = (price, x, use) => (price / (x * 3600 * use)) * 1e6;
+  const paysFrom = (price, x, api) => perMillion(price, x, 1) / api;
 
   /* ------------------------------------------------------------------ how a value is written, as in display.py */
   const SCALES = {
@@ -81,70 +90,87 @@
     };
   };
 
-  window.genreportFit = { kv, held, needed, prefill, decode, verdict, at, shown, answer };
+  window.genreportFit = { kv, held, needed, prefill, decode, verdict, at, shown, answer, hourly, perMillion, paysFrom };
 
   /* ------------------------------------------------------------------ the page */
-  const cell = (row, text, muted = false) => {
-    const td = row.insertCell();
+  const wordsOf = (root) => {
+    const words = Object.fromEntries([...root.querySelectorAll("[data-word]")].map((e) => [e.dataset.word, e.textContent]));
+    return (word, values = {}) => (words[word] || "").replace(/\{(\w+)\}/g, (_, name) => values[name] ?? "");
+  };
+  const put = (td, text, muted = false) => {
     td.textContent = text;
-    td.className = muted ? "gr-right gr-muted" : "gr-right";
+    td.classList.toggle("gr-muted", muted);
+  };
+  const numbers = (form) =>
+    Object.fromEntries([...form.elements].filter((e) => e.type === "number").map((e) => [e.name, e.valueAsNumber]));
+
+  /* ---- does it fit: a row a measure, a column an engine */
+  const drawFit = (root, say, data, asked) => {
+    data.engines.forEach((engine, place) => {
+      const found = answer(engine, data.levels, asked);
+      const cell = (row) => root.querySelector(`tr[data-row="${row}"]`).cells[place + 1];
+      const value = (row, v, unit) => put(cell(row), v === null ? say("missing") : shown(v, unit), v === null);
+      const text = (v, unit) => (v === null || v === undefined ? "" : shown(v, unit));
+      const limits = {
+        share: text(found.share, "share"),
+        held: text(found.held === null ? null : Math.floor(found.held), "1"),
+        slots: text(engine.slots, "1"),
+        length: text(engine.length, "1"),
+        model: text(engine.model, "1"),
+      };
+      put(cell("verdict"), say(found.verdict, limits));
+      for (const row of ["kv", "needed"]) value(row, found[row], "bytes");
+      for (const row of ["prefill", "decode"]) value(row, found[row], "s");
+      value("held", found.held, "1");
+      if (found.left !== null && found.left < 0) put(cell("left"), say("short", { bytes: shown(-found.left, "bytes") }));
+      else value("left", found.left, "bytes");
+      for (const [row, unit] of [["throughput", "tok/s"], ["wait", "s"]]) {
+        if (found[row] !== null || found.low === undefined) value(row, found[row], unit);
+        else put(cell(row), say("beyond", { low: shown(found.low, "1"), high: shown(found.high, "1") }), true);
+      }
+    });
   };
 
-  const draw = (root, words, data, asked) => {
-    const say = (word, values = {}) => (words[word] || "").replace(/\{(\w+)\}/g, (_, name) => values[name] ?? "");
-    const body = document.createElement("tbody");
-    for (const engine of data.engines) {
-      const found = answer(engine, data.levels, asked);
-      const row = body.insertRow();
-      const value = (v, unit) => (v === null ? cell(row, say("missing"), true) : cell(row, shown(v, unit)));
-      const measured = (v, unit) =>
-        v !== null || found.low === undefined
-          ? value(v, unit)
-          : cell(row, say("beyond", { low: shown(found.low, "1"), high: shown(found.high, "1") }), true);
-      row.insertCell().append(root.querySelector(`[data-engine="${CSS.escape(engine.engine)}"]`)?.cloneNode(true) ?? engine.engine);
-      const limits = {
-        share: found.share === null ? "" : shown(found.share, "share"),
-        held: found.held === null ? "" : shown(Math.floor(found.held), "1"),
-        slots: engine.slots === undefined ? "" : shown(engine.slots, "1"),
-        length: engine.length === undefined ? "" : shown(engine.length, "1"),
-        model: engine.model === undefined ? "" : shown(engine.model, "1"),
-      };
-      row.insertCell().textContent = say(found.verdict, limits);
-      value(found.kv, "bytes");
-      value(found.held, "1");
-      value(found.needed, "bytes");
-      if (found.left !== null && found.left < 0) cell(row, say("short", { bytes: shown(-found.left, "bytes") }));
-      else value(found.left, "bytes");
-      value(found.prefill, "s");
-      value(found.decode, "s");
-      measured(found.throughput, "tok/s");
-      measured(found.wait, "s");
+  const startFit = (root, data, form, say) => {
+    const memory = data.machine[0]?.memory;
+    if (memory && !form.memory.value) form.memory.value = (memory / 2 ** 30).toFixed(1);
+    const update = () => {
+      const asked = numbers(form);
+      asked.memory *= 2 ** 30;
+      if ([asked.input, asked.output, asked.users].every((v) => v >= 1)) drawFit(root, say, data, asked);
+    };
+    update();
+    return update;
+  };
+
+  /* ---- what it costs: the cells of a server-written table, replaced once somebody gives prices of their own */
+  const drawCost = (root, say, rates, prices, currency) => {
+    const price = hourly(prices);
+    const known = price !== null && prices.utilisation > 0 && prices.utilisation <= 1;
+    for (const td of root.querySelectorAll("[data-cost]"))
+      put(td, known ? shown(perMillion(price, rates.get(td.dataset.cost), prices.utilisation), currency) : say("missing"));
+    for (const td of root.querySelectorAll("[data-pays]")) {
+      const share = price !== null && prices.api > 0 ? paysFrom(price, rates.get(td.dataset.pays), prices.api) : null;
+      put(td, share === null ? say("missing") : say(share > 1 ? "never" : "pays", { share: shown(share, "share") }));
     }
-    root.querySelector("tbody").replaceWith(body);
+  };
+
+  const startCost = (root, data, form, say) => {
+    const rates = new Map(data.throughputs.map((row) => [row.throughput_id, row.throughput]));
+    for (const [name, value] of Object.entries(data.prices[0] || {}))
+      if (form.elements[name] && typeof value === "number") form.elements[name].value = String(value);
+    return () => drawCost(root, say, rates, numbers(form), form.currency.value);
   };
 
   const start = () => {
-    for (const root of document.querySelectorAll(".gr-fit[data-gr-spec]")) {
+    for (const root of document.querySelectorAll(".gr-fit[data-gr-spec], .gr-cost[data-gr-spec]")) {
       if (root.dataset.grReady) continue;
       root.dataset.grReady = "yes";
-      const { datasets: data } = JSON.parse(root.dataset.grSpec);
-      const words = Object.fromEntries([...root.querySelectorAll("[data-word]")].map((e) => [e.dataset.word, e.textContent]));
       const form = root.querySelector("form");
-      const machine = data.machine[0]?.memory;
-      if (machine && !form.memory.value) form.memory.value = (machine / 2 ** 30).toFixed(1);
-      const asked = () => ({
-        input: form.input.valueAsNumber,
-        output: form.output.valueAsNumber,
-        users: form.users.valueAsNumber,
-        memory: form.memory.valueAsNumber * 2 ** 30,
-      });
-      const update = () => {
-        const now = asked();
-        if ([now.input, now.output, now.users].every((v) => v >= 1)) draw(root, words, data, now);
-      };
+      const begin = root.classList.contains("gr-fit") ? startFit : startCost;
+      const update = begin(root, JSON.parse(root.dataset.grSpec).datasets, form, wordsOf(root));
       form.addEventListener("input", update);
       form.addEventListener("submit", (event) => event.preventDefault());
-      update();
     }
   };
 

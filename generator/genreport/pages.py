@@ -14,7 +14,8 @@ from numbers import Number
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import BytecodeCache, Environment, FileSystemLoader, StrictUndefined
+from jinja2.bccache import Bucket
 from markupsafe import Markup, escape
 
 from genreport.charts import Chart
@@ -102,9 +103,27 @@ def _ids(spec: Any) -> set[str]:
     return set().union(*(_ids(v) for v in spec)) if isinstance(spec, list) else set()
 
 
+class _Compiled(BytecodeCache):
+    """Compiled templates of this process: every page has its own printer, none needs to compile again."""
+
+    def __init__(self) -> None:
+        self.kept: dict[tuple[str, str], bytes] = {}
+
+    def load_bytecode(self, bucket: Bucket) -> None:
+        if (kept := self.kept.get((bucket.key, bucket.checksum))) is not None:
+            bucket.bytecode_from_string(kept)
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        self.kept[bucket.key, bucket.checksum] = bucket.bytecode_to_string()
+
+
+COMPILED = _Compiled()
+
+
 def _environment(printer: Printer) -> Environment:
     environment = Environment(
         loader=FileSystemLoader(templates_folder()),
+        bytecode_cache=COMPILED,
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 
 import altair as alt
@@ -10,7 +11,7 @@ from genreport.charts.colours import INK, MUTED, PAPER, colour_by_engine, colour
 from genreport.charts.marks import apart
 from genreport.charts.rows import Row, chart_of, tooltips, unique, valued
 from genreport.charts.scales import Scale, linear, round_steps, seconds_axis, y_axis
-from genreport.charts.spec import Chart, finish
+from genreport.charts.spec import HEIGHT, Chart, finish
 from genreport.display import shown
 from genreport.places import derivation_href
 from genreport.provenance import Quantity
@@ -79,7 +80,7 @@ def _limits(limits: Sequence[Quantity], x: alt.X) -> list[alt.Chart]:
         text = WORDS["limit"].format(shown=shown(q.value, q.unit))
         row = {"wait": q.value, "wait_id": q.id, "label": text, "href": derivation_href(q.id)}
         base = chart_of([row]).encode(x=x)
-        label = base.encode(y=alt.value(8 + 16 * (place % 3)), text="label:N", href="href:N")
+        label = base.encode(y=alt.value(HEIGHT - 10 - 16 * (place % 2)), text="label:N", href="href:N")
         layers += [
             base.mark_rule(stroke=MUTED, strokeWidth=1.5, strokeDash=[4, 3]),
             label.mark_text(align="left", dx=5, fill=MUTED, fontSize=12, cursor="pointer", limit=120),
@@ -110,25 +111,25 @@ def _fronts(drawn: Sequence[Row], axes: dict) -> list[alt.Chart]:
 
 def _crossings(crossings: Sequence[tuple[Quantity, Quantity]], axes: dict) -> list[alt.Chart]:
     layers = []
-    for wait, x in crossings:
+    for place, (wait, x) in enumerate(crossings):
         row = {
             "wait": wait.value, "wait_id": wait.id, "value": x.value, "value_id": x.id,
             "label": WORDS["crossing"].format(shown=shown(wait.value, wait.unit)), "href": derivation_href(wait.id),
         }  # fmt: skip
-        base = chart_of([row]).encode(**axes, href="href:N")
+        base, rule = chart_of([row]).encode(**axes, href="href:N"), chart_of([row]).encode(x=axes["x"], href="href:N")
+        label = rule.encode(text="label:N", y=alt.value(8 + 34 * place))
         layers += [
+            rule.mark_rule(stroke=INK, strokeWidth=1, strokeDash=[1, 3]),
             base.mark_point(shape="diamond", size=110, filled=True, fill=INK, opacity=1, cursor="pointer"),
-            base.encode(text="label:N").mark_text(
-                align="left", baseline="top", dx=10, dy=6, lineBreak="\n", fill=INK, fontSize=12, fontWeight=600,
-                cursor="pointer", limit=160,
-            ),
-        ]  # fmt: skip
+            label.mark_text(align="right", dx=-6, lineBreak="\n", fill=INK, fontSize=12, fontWeight=600, limit=160),
+        ]
     return layers
 
 
 def _names(drawn: Sequence[Row], axes: dict) -> list[alt.Chart]:
-    """Each engine's name above the far end of its front."""
+    """Each engine's name at the far end of its front, on the side with more room."""
     scale = linear(drawn, "value")
+    low, high = (math.log(edge) for edge in axes["x"]["scale"]["domain"])
     fronts = {
         name: [r for r in drawn if r["engine"] == name and r["front"]] for name in unique(r["engine"] for r in drawn)
     }
@@ -139,9 +140,9 @@ def _names(drawn: Sequence[Row], axes: dict) -> list[alt.Chart]:
     for row, shift in zip(ends, apart([scale.pixel(row["value"]) for row in ends]), strict=True):
         name = chart_of([row]).encode(**axes, text="engine:N")
         colour = engine_colour(colour_of(row, drawn))
-        marks.append(
-            name.mark_text(align="right", dx=-9, dy=shift - 9, fontSize=12, fontWeight=600, fill=colour, limit=120)
-        )
+        inner = math.log(row["wait"]) < low + 0.75 * (high - low)
+        side = {"align": "left", "dx": 11, "dy": shift} if inner else {"align": "right", "dx": -2, "dy": shift - 16}
+        marks.append(name.mark_text(**side, fontSize=12, fontWeight=600, fill=colour, limit=120))
     return marks
 
 

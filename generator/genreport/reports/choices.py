@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations, pairwise
 
 from genreport.figures import Figures, LevelView, TestView
@@ -42,6 +42,7 @@ class Choice:
     """One row of the table of service levels; `slo` is `None` for the peaks, where no limit counts.
 
     `bound`: what the marks make of the lead: `upper` or `lower` bound, `open` where they do not tell, empty without.
+    `close`: the winner's slowest repeat is no faster than the next engine's fastest one.
     """
 
     slo: Slo | None
@@ -52,17 +53,22 @@ class Choice:
     lead: Quantity
     marks: tuple[Mark, ...]
     bound: str
+    close: bool = False
 
 
 @dataclass(frozen=True)
 class Stretch:
-    """Measured loads in a row at which one engine delivers the most, and the crossings at their ends."""
+    """Measured loads in a row at which one engine delivers the most, and the crossings at their ends.
+
+    `close`: at none of them by more than the repeats differ.
+    """
 
     engine: str
     first: str
     last: str
     start: Quantity | None
     end: Quantity | None
+    close: bool
 
 
 @dataclass(frozen=True)
@@ -182,7 +188,15 @@ class Chooser:
             )
             for level in levels
         )
-        return self._choice(f"test.{self.test.id}.at.{name}", None, cells)
+        choice = self._choice(f"test.{self.test.id}.at.{name}", None, cells)
+        return replace(choice, close=self._close(choice))
+
+    def _close(self, choice: Choice) -> bool:
+        if not choice.winner or not choice.second:
+            return False
+        slowest = self.value(f"{choice.winner.first}.output_throughput.min")
+        fastest = self.value(f"{choice.second.first}.output_throughput.max")
+        return slowest is not None and fastest is not None and slowest <= fastest
 
     def by_load(self) -> list[Choice]:
         """A choice a common level, by rising load."""
@@ -190,18 +204,16 @@ class Chooser:
 
     def stretches(self) -> list[Stretch]:
         """The loads at which each engine delivers the most, in order; levels without a winner belong to none."""
-        won = [choice.winner for choice in self.by_load() if choice.winner]
+        won = [choice for choice in self.by_load() if choice.winner]
         found: list[Stretch] = []
-        for before, cell in zip((None, *won), won, strict=False):
-            if before and before.engine == cell.engine:
-                last = found.pop()
-                found.append(Stretch(last.engine, last.first, cell.first, last.start, None))
+        for before, choice in zip((None, *won), won, strict=False):
+            cell = choice.winner
+            if before and before.winner.engine == cell.engine:
+                found[-1] = replace(found[-1], last=cell.first, close=found[-1].close and choice.close)
                 continue
-            met = self._between(before, cell) if before else None
-            if found:
-                last = found.pop()
-                found.append(Stretch(last.engine, last.first, last.last, last.start, met))
-            found.append(Stretch(cell.engine, cell.first, cell.first, met, None))
+            met = self._between(before.winner, cell) if before else None
+            found[-1:] = [replace(stretch, end=met) for stretch in found[-1:]]
+            found.append(Stretch(cell.engine, cell.first, cell.first, met, None, choice.close))
         return found
 
     def _between(self, before: Cell, after: Cell) -> Quantity | None:

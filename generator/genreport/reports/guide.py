@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ from genreport.figures.pricing import currency
 from genreport.places import listing_href
 from genreport.provenance import Quantity
 from genreport.reports import cautions
+from genreport.reports.calculators import COEFFICIENTS, calculator, costs
 from genreport.reports.choices import Choice, Chooser, Front, Stretch
 from genreport.reports.page import Drawn, Page
 from genreport.reports.properties import allocation, cliffs, properties
@@ -32,11 +32,8 @@ DECIDING = {
     "-ngl": "layers", "--n-gpu-layers": "layers", "-t": "threads", "--threads": "threads", "-fa": "flash",
     "-ctk": "kv", "-ctv": "kv", "-b": "chunk", "-ub": "chunk",
 }  # fmt: skip
-# figure of the calculator's data -> figure of the engine's start
-COEFFICIENTS = {
-    "weights": "tensor_bytes", "kv": "kv_bytes_per_token", "pool": "pool_tokens", "length": "max_model_len",
-    "slots": "slots", "model": "model_context",
-}  # fmt: skip
+# a difference smaller than this is none a user would notice
+NOTICED = 0.05
 
 
 @dataclass(frozen=True)
@@ -60,6 +57,17 @@ class Room:
     last: str
     allocation: str
     verdict: str
+
+
+@dataclass(frozen=True)
+class Phases:
+    """What a challenger does to each phase of a lone user's request: `faster`, `slower`, `same` or `unknown`."""
+
+    engine: str
+    step: Quantity
+    first_token: Quantity
+    answer: str
+    prompt: str
 
 
 @dataclass(frozen=True)
@@ -99,6 +107,8 @@ def _context(figures: Figures, test: TestView) -> dict[str, Any]:
         "properties": properties(figures, test, chooser),
         "rooms": [_room(figures, test, engine, chooser) for engine in test.engines],
         "data": calculator(figures, test),
+        "phases": _phases(figures, test),
+        "costs": costs(figures, [*limits, peak]),
         "money": currency(figures.round.plan),
         "cliffs": cliffs(figures, test.engines),
         "pitfalls": cautions.pitfalls(figures),
@@ -177,36 +187,25 @@ def _room(figures: Figures, test: TestView, engine: str, chooser: Chooser) -> Ro
     )
 
 
-def calculator(figures: Figures, test: TestView) -> str:
-    """The coefficients of docs/assets/guide.js as JSON, in the form of a chart's data: the audit holds each to its figure."""
-    engines = [_coefficients(figures, test, engine) for engine in test.engines]
-    levels = [_level(figures, engine, level.id) for engine in test.engines for level in test.levels_of(engine)]
-    memory = figures.ledger.get("machine.card_memory") or figures.ledger["machine.memory"]
-    measured = [row for row in levels if "throughput" in row]
-    datasets = {"engines": engines, "levels": measured, "machine": [_numbers(memory=memory)]}
-    return json.dumps({"datasets": datasets}, ensure_ascii=False, separators=(",", ":"))
+def _phases(figures: Figures, test: TestView) -> list[Phases]:
+    """Each challenger's decode step and first token against the baseline's, at a common load of one request."""
+    base, *others = test.engines
+    found = []
+    for other in others:
+        scope, shared = f"pair.{test.id}.{base}.{other}", test.shared(base, other)
+        step = figures.ledger[f"{scope}.measured_step_ratio"]
+        if shared and not step.missing:
+            wait = figures.ledger[f"{scope}.ttft_p50_ratio_{shared[0][0].name}"]
+            # the step's ratio says how many times as fast, the wait's how many times as long
+            found.append(Phases(other, step, wait, pace(step.value), pace(wait.value and 1 / wait.value)))
+    return found
 
 
-def _coefficients(figures: Figures, test: TestView, engine: str) -> Row:
-    first, fig = test.levels_of(engine)[0].id, figures.ledger.get
-    start = engine_scope(figures.starts, test.levels_of(engine)[0])
-    found = {name: fig(f"{start}.{figure}") for name, figure in COEFFICIENTS.items()}
-    if allocation(figures, engine) == "blocks":
-        found.pop("slots")
-    found |= {"ttft": fig(f"{first}.ttft.p50"), "itl": fig(f"{first}.itl.p50"), "input": fig(f"{first}.input")}
-    return {"engine": engine} | _numbers(**found)
-
-
-def _level(figures: Figures, engine: str, level: str) -> Row:
-    names = {"concurrency": "concurrency", "throughput": "output_throughput", "wait": WAIT, "itl": "itl.p50"}
-    found = _numbers(**{name: figures.ledger.get(f"{level}.{figure}") for name, figure in names.items()})
-    return {"engine": engine} | found
-
-
-def _numbers(**given: Quantity | None) -> Row:
-    """Values beside the ids of their figures, as in a row of a chart; what is missing is left out."""
-    known = {name: q for name, q in given.items() if q is not None and not q.missing}
-    return {key: v for name, q in known.items() for key, v in ((name, q.value), (f"{name}_id", q.id))}
+def pace(gain: float | None) -> str:
+    """How a phase compares that runs at so many times the baseline's speed."""
+    if not gain:
+        return "unknown"
+    return "faster" if gain > 1 + NOTICED else "slower" if gain < 1 / (1 + NOTICED) else "same"
 
 
 def _launch(figures: Figures, engine: str) -> Launch:

@@ -59,9 +59,17 @@ def _property(
     ids = {engine: id for engine in test.engines if (id := _id(figures, test, engine, figure)) in figures.ledger}
     known = {engine for engine, id in ids.items() if not figures.ledger[id].missing}
     winner = chooser.best(ids, min if better == "min" else max) if better else None
-    flagged = frozenset(engine for engine, id in ids.items() if id.rsplit(".", 1)[0] in chooser.kinds
-                        or id.rsplit(".", 2)[0] in chooser.kinds)  # fmt: skip
+    flagged = frozenset(engine for engine in known if _flagged(figures, chooser, ids[engine]))
     return Property(name, ids if known else {}, winner, flagged, report)
+
+
+def _flagged(figures: Figures, chooser: Chooser, id: str) -> bool:
+    """Whether a measured figure is one of a flagged level, or rests on one; a peak rests on its own level alone."""
+    rests = [id, *figures.ledger[id].input_ids()]
+    if id.endswith(".peak_throughput"):
+        rests = [i for i in rests if chooser.value(i) == chooser.value(id)]
+    levels = [scope for scope in chooser.kinds if not scope.startswith("engine.")]
+    return not id.endswith(".shown") and any(i.startswith(f"{level}.") for i in rests for level in levels)
 
 
 def _id(figures: Figures, test: TestView, engine: str, figure: str) -> str:
