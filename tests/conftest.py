@@ -1,3 +1,6 @@
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 from hypothesis import settings
 
@@ -9,3 +12,32 @@ settings.load_profile("steady")
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
+
+
+@pytest.fixture(scope="session")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
+    """The site of the committed round, built for the address it is served from."""
+    from chromium import ROUND, serving
+
+    site = tmp_path_factory.mktemp("browser") / "site"
+    with serving(site, ROUND) as url:
+        yield url, site
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator:
+    """Ends with its module: while it is open, this thread has an event loop, and asynchronous tests fail."""
+    from chromium import opened
+
+    with opened() as found:
+        yield found
+
+
+@pytest.fixture
+def page(browser) -> Iterator:
+    """A fresh page that remembers console errors and every request that left the site."""
+    from chromium import watched
+
+    context = browser.new_context()
+    yield watched(context)
+    context.close()

@@ -86,21 +86,17 @@ def test_the_command_prints_what_it_counted(site):
     assert re.search(r"[\d,]+ distinct figures shown, [\d,]+ distinct figures linked", result.output)
 
 
-# where a digit changes, and what the audit says of it; &quot; as MkDocs or jinja2 write it
-QUOTE = "(?:&#34;|&quot;)"
+# where a digit changes, and what the audit says of it
 IN_A_PAGE = {
     "a number": (r'class="gr-num"[^>]*>([\d,.]+)', "is shown as"),
     "a unit": (r'class="gr-num"[^>]*>[\d,.]+\u202f(m)s', "is shown as"),
-    "a tooltip's formula": (r'class="gr-num"[^>]* title="percentile\(itl_s, (\d+)', "the tooltip of"),
-    "a tooltip's count": (r'class="gr-num"[^>]* title="[^"]* n = (\d+)', "the tooltip of"),
     "a number's link": (r'class="gr-num" href="[^"#]*#[^"]*\.c(\d)', "which is not its derivation"),
-    "a chart's value": (rf"{QUOTE}value{QUOTE}:\s*(\d+\.\d+)", "a chart draws"),
-    "a chart's shown text": (rf"{QUOTE}shown{QUOTE}:\s*{QUOTE}([\d.,]+)", "a chart says shown"),
-    "a chart's label": (rf"{QUOTE}label{QUOTE}:\s*{QUOTE}crossing\\nC = ([\d.]+)", "(label)"),
+    "a chart's value": (r'"value":\[(\d+\.\d+)', "a chart draws"),
+    "a chart's shown text": (r'"shown":\["([\d.,]+)', "a chart says shown"),
+    "a chart's label": (r'"label":\{"is":"crossing\\nC = ([\d.]+)', "(label)"),
     "a chart's words": (r'aria-label="[^"]*: ([\d.,]+)', "(words)"),
-    "a chart's description": (rf"{QUOTE}description{QUOTE}:\s*{QUOTE}[^&]*: ([\d.,]+)", "in other words"),
-    "a percentile's share": (rf"{QUOTE}share{QUOTE}:\s*{QUOTE}(0\.\d+)", "a chart says share"),
-    "a percentile's place": (rf"{QUOTE}place{QUOTE}:\s*{QUOTE}(0\.0[1-9]\d*)", "a chart says place"),
+    "a percentile's share": (r'"share":\["(0\.\d+)', "a chart says share"),
+    "a percentile's place": (r'"place":\{"front":\[0,"-?0\.0+",0,"(0\.\d+)', "a chart says place"),
     "a name": (r'class="gr-lit">v?(\d\.\d)<', "the round knows no"),
 }
 
@@ -114,6 +110,55 @@ def test_a_digit_changed_in_a_page_fails(site, what):
         place.write_text(re.sub(pattern, lambda m: m[0][:-2] + "µs", place.read_text("utf-8"), count=1), "utf-8")
     else:
         edit(place, pattern)
+    assert said in failures(site)
+
+
+IN_THE_CARDS = {
+    "a value": (r'"value":(\d+\.\d+),"unit":\d+,"group":\d+,"n"', "says value ="),
+    "an input's value": (r'"value":(\d+\.\d+),"unit":\d+,"group":\d+\}', "says value ="),
+    "a count": (r'"n":(\d+)', "says n ="),
+    "a formula": (r'"percentile\(ttft_s, (\d+)', "says formula ="),
+    "a line": (r'"places":\[\[\d+,(\d+)', "says places ="),
+    "a number of rows": (r'"rows":\[(\d+)', "says rows ="),
+    "a hash": (r'"files":\[\["[^"]*","[a-f]*(\d)', "another hash"),
+    "a column": (r'"ttft_s":"text_s\[(\d)', "defines ttft_s"),
+}
+
+
+@pytest.mark.parametrize("what", IN_THE_CARDS)
+def test_a_digit_changed_in_the_cards_fails(site, what):
+    pattern, said = IN_THE_CARDS[what]
+    edit(site / "rounds" / "composed" / "figures.js", pattern)
+    assert said in failures(site)
+
+
+def test_a_shown_figure_without_a_card_fails(site):
+    path = site / "rounds" / "composed" / "figures.js"
+    plain = json.loads(path.read_text("utf-8").removeprefix("genreportFigures(").removesuffix(")\n"))
+    id = next(id for id in plain["figures"] if id.endswith(".c4.ttft.p50"))
+    del plain["figures"][id]["formula"]
+    path.write_text(f"genreportFigures({json.dumps(plain)})\n", "utf-8")
+    assert f"has no card for {id}" in failures(site)
+
+
+def test_a_script_that_does_more_than_tell_figures_fails(site):
+    path = site / "rounds" / "composed" / "figures.js"
+    path.write_text(path.read_text("utf-8") + "alert(1)\n", "utf-8")
+    assert "not one call with an object" in failures(site)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "said"),
+    [
+        (r'data-lines="(\d+)"', "says lines"),
+        (r'data-gap="(\d[\d.]*)"', "for the median gap"),
+        (r'data-id="[^"]*\.gap\.p50" href="[^"]*">([\d.]+)', "shows"),
+        (r'data-column="tpot_s".*?\(n - (\d)\)', "defines tpot_s"),
+    ],
+    ids=["lines", "median gap", "shown gap", "definition"],
+)
+def test_a_digit_changed_beside_the_records_fails(site, pattern, said):
+    edit(one(site, "sources", "requests.jsonl.html"), pattern)
     assert said in failures(site)
 
 
@@ -228,6 +273,10 @@ DAMAGE: dict[str, tuple[str, str, Callable[[Path], None], str]] = {
         p, p.with_name("x.html")), "derives no"),
     "a page is cut": ("concurrency", "index.html", half, "has no article, or not all of it"),
     "the manifest is gone": (".", "provenance.json", Path.unlink, "unreadable"),
+    "the cards are gone": (".", "figures.js", Path.unlink, "FileNotFoundError"),
+    "the cards are cut": (".", "figures.js", half, "not one call with an object"),
+    "a card's group is out of range": (".", "figures.js", lambda p: p.write_text(
+        re.sub(r'"group":\d+', '"group":9999', p.read_text("utf-8"), count=1), "utf-8"), "cannot be checked"),
     "the manifest is cut": (".", "provenance.json", half, "unreadable"),
     "the manifest is a list": (".", "provenance.json", lambda p: p.write_text("[]"), "malformed: no object"),
     "a source is unknown": (".", "provenance.json", of_manifest(
@@ -239,11 +288,11 @@ DAMAGE: dict[str, tuple[str, str, Callable[[Path], None], str]] = {
     "a formula is none": (".", "provenance.json", of_manifest(
         lambda m: figure(".ttft.p50")(m).update(formula="1 +")), "cannot be recomputed"),
     "a chart's point is out of range": ("concurrency", "index.html", lambda p: p.write_text(
-        re.sub(r"itl_ecdf\[3\]", "itl_ecdf[300]", p.read_text("utf-8")), "utf-8"), "a chart draws"),
+        re.sub(r'itl_ecdf",0,', 'itl_ecdf",300,', p.read_text("utf-8")), "utf-8"), "a chart draws"),
     "a chart's point is no number": ("concurrency", "index.html", lambda p: p.write_text(
-        re.sub(r"itl_ecdf\[3\]", "itl_ecdf[x]", p.read_text("utf-8")), "utf-8"), "a chart draws"),
+        re.sub(r'itl_ecdf",0,', 'itl_ecdf","x",', p.read_text("utf-8")), "utf-8"), "a chart cannot be checked"),
     "a chart is no JSON": ("concurrency", "index.html", lambda p: p.write_text(
-        re.sub(r'data-gr-spec="', 'data-gr-spec="}', p.read_text("utf-8")), "utf-8"), "a chart cannot be checked"),
+        re.sub(r"data-gr-spec='", "data-gr-spec='}", p.read_text("utf-8")), "utf-8"), "a chart cannot be checked"),
     "a link cannot be read": ("concurrency", "index.html", lambda p: p.write_text(
         re.sub(r'class="gr-num" href="[^"]*"', 'class="gr-num" href="//[a%00"', p.read_text("utf-8"), count=1), "utf-8"),
         "cannot be"),

@@ -21,10 +21,11 @@ from genreport.audit.report import Report
 from genreport.display import shown
 from genreport.provenance import Ledger, Line, Lines, Pointer, Quantity, Rows, Samples, Tally
 from genreport.site import derivations
+from genreport.site.listings import Listed
 
 FILE = "levels/t/e/c1/r1/requests.jsonl"
 OTHER = "levels/t/e/c1/r2/requests.jsonl"
-HASHES = {FILE: "ab" * 32, OTHER: "cd" * 32}
+LISTED = {file: Listed(file, sha, 1000, 30) for file, sha in ((FILE, "ab" * 32), (OTHER, "cd" * 32))}
 GRID = (0, 50, 90, 99, 99.9, 100)
 VOCABULARY = "vllm-bf16 llamacpp-q4 c1 c2 c4 c8 c16"
 
@@ -55,7 +56,7 @@ def ledger() -> Ledger:
 
 
 def manifest(filled: Ledger, folder: Path = Path()) -> Manifest:
-    plain = json.loads(json.dumps(filled.manifest("round", {file: {"sha256": sha} for file, sha in HASHES.items()})))
+    plain = json.loads(json.dumps(filled.manifest("round", {file: entry.fact() for file, entry in LISTED.items()})))
     return Manifest(folder, plain["files"], plain["columns"], {figure["id"]: figure for figure in plain["figures"]})
 
 
@@ -63,7 +64,7 @@ def manifest(filled: Ledger, folder: Path = Path()) -> Manifest:
 def test_an_entry_says_what_the_manifest_says(id):
     filled = ledger()
     known = manifest(filled)
-    markup = f"<main>{derivations.entry(filled[id], filled, HASHES)}</main>"
+    markup = f"<main>{derivations.entry(filled[id], filled, LISTED)}</main>"
     assert difference(read(markup).words, entry(known.figures[id], known)) is None
 
 
@@ -88,7 +89,7 @@ def test_an_entry_says_what_the_manifest_says(id):
 def test_a_digit_changed_anywhere_in_an_entry_is_noticed(id, old, new):
     filled = ledger()
     known = manifest(filled)
-    markup = derivations.entry(filled[id], filled, HASHES)
+    markup = derivations.entry(filled[id], filled, LISTED)
     assert old in markup
     markup = f"<main>{markup.replace(old, new, 1)}</main>"
     assert difference(read(markup).words, entry(known.figures[id], known)) is not None
@@ -130,7 +131,7 @@ def throughput(tmp_path: Path) -> tuple[Case, charts.Chart]:
     (a, of_a), (b, of_b) = load("vllm-bf16", 30.0, 61.7, 110.0), load("llamacpp-q4", 60.0, 80.0, 95.123)
     cross = Quantity("pair.t.a.b.cross1", 2.62, "1", "x", sources=(Line("f", 1, "x"),))
     (tmp_path / "figures").mkdir()
-    (tmp_path / "figures" / "pair.t.a.html").write_text('<p id="pair.t.a.b.cross1">')
+    (tmp_path / "figures" / "pair.t.a.b.html").write_text('<p id="pair.t.a.b.cross1">')
     return case(tmp_path, *of_a, *of_b, figure(cross.id, 2.62, "1")), charts.throughput([*a, *b], crossings=[cross])
 
 

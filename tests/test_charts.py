@@ -176,7 +176,7 @@ def test_one_level_alone_still_has_an_axis_to_stand_on():
 
 def test_a_crossing_leads_to_its_derivation():
     texts = [row for row in drawn_rows(charts.throughput(rows(), crossings=[crossing()]).spec) if "label" in row]
-    assert {row["href"] for row in texts} == {"figures/pair.t.a.html#pair.t.a.b.cross1"}
+    assert {row["href"] for row in texts} == {"figures/pair.t.a.b.html#pair.t.a.b.cross1"}
     assert texts[0]["concurrency_id"] == "pair.t.a.b.cross1"
 
 

@@ -87,8 +87,8 @@ def test_a_round_changed_after_sealing_is_not_built_and_the_old_site_stays(round
     assert (site / "index.html").read_text() == "old"
 
 
-def test_against_is_refused_for_now(round_path):
-    assert "--against is not supported by this version" in one_line("build", str(round_path), "--against", "runs/other")
+def test_an_absent_round_to_compare_with_is_one_clear_line(round_path):
+    assert "runs/other: no such round" in one_line("build", str(round_path), "--against", "runs/other")
 
 
 def test_a_plan_with_mistakes_exits_with_2_and_writes_nothing(tmp_path, monkeypatch):

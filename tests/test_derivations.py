@@ -17,6 +17,12 @@ TEMPLATES = Path(__file__).parents[1] / "templates"
 FILE = "levels/t/e/c1/r1/requests.jsonl"
 
 
+LISTED = {
+    FILE: Listed(FILE, "ab" * 32, 1, 30),
+    "start.log.gz": Listed("start.log.gz", "cd" * 32, 1, 30_000, (1, 20_001)),
+}
+
+
 def ledger(*quantities: Quantity) -> Ledger:
     filled = Ledger()
     for q in quantities:
@@ -30,7 +36,7 @@ def quantity(id="t.e.c1.ttft.p50", value=0.0141234567890123, **more) -> Quantity
 
 
 def markup(q: Quantity, *others: Quantity) -> str:
-    return entry(q, ledger(*others, q), {FILE: "ab" * 32})
+    return entry(q, ledger(*others, q), LISTED)
 
 
 def test_a_value_is_shown_unrounded():
@@ -92,6 +98,15 @@ def test_a_curve_lists_its_points_without_drowning_the_page():
     text = markup(quantity(value=(0.25, 0.5, 0.75)))
     assert "<details>" in text
     assert "[2] 0.75" in text
+
+
+def test_a_long_curve_and_a_long_list_of_inputs_end_where_the_rest_of_them_is_told():
+    curve = quantity("t.e.c1.over_time.t", value=tuple(k / 8 for k in range(4000)))
+    many = [Quantity(f"t.e.c{k}.x", float(k), "1", "x", sources=(Line("f", 1, "x"),)) for k in range(3000)]
+    total = Quantity("t.e.total", 1.0, "1", "sum(x)", inputs={"x": tuple(q.id for q in many)})
+    for text, left in ((markup(curve), "3,936"), (markup(total, *many), "2,984")):
+        assert len(text) < 60_000
+        assert f'<a href="../provenance.json">{left} more: in provenance.json</a>' in text
 
 
 def test_hostile_text_is_shown_as_text():

@@ -274,15 +274,14 @@ async def test_hostile_answers_of_endpoints_are_kept_as_data_or_left_out() -> No
 
 
 @pytest.mark.anyio
-async def test_gpu_samples_are_the_drivers_csv_with_the_time_first(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fake = tmp_path / "nvidia-smi"
-    fake.write_text("#!/bin/sh\necho 'index, power.draw [W]'\necho '0, 71.20'\nexec sleep 60\n")
-    fake.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+async def test_gpu_samples_are_the_sources_lines_with_the_time_first() -> None:
+    async def source(period_s: float) -> AsyncIterator[str]:
+        yield "index, power.draw [W]\n"
+        yield "0, 71.20\n"
+        await asyncio.sleep(60 / period_s)
+
     seen = Samples(())
-    task = asyncio.create_task(server_module._sample_gpus(seen, lambda: 7))
+    task = asyncio.create_task(server_module._sample_gpus(seen, lambda: 7, source))
     while len(seen.gpu) < 2:  # noqa: ASYNC110 - the sampler tells nobody
         await asyncio.sleep(0.01)
     task.cancel()

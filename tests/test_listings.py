@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compose import compose_round, sweep
-from genreport.places import PAGE_LINES, derivation_href, listing_file, listing_href, raw_file
-from genreport.site.listings import body, sources_index, split, write_listings
+from genreport.places import PAGE_BYTES, Listings, derivation_href, listing_file, listing_href, page_starts, raw_file
+from genreport.site.listings import body, split, write_listings
+from genreport.site.sources import sources_index
 
 TEMPLATES = Path(__file__).parents[1] / "templates"
 LINE = re.compile(r'<span id="L(\d+)"><a href="#L\d+" data-n="\d+"></a>(.*?)</span>(?=\n|$)', re.S)
@@ -72,15 +73,46 @@ def test_a_line_of_megabytes_survives():
     assert shown(body([line], 1, json=True)) == [line]
 
 
+def long_log(lines: int, width: int) -> bytes:
+    return b"".join(b"line %d %s\n" % (k, b"x" * width) for k in range(1, lines + 1))
+
+
 def test_a_long_file_is_split_and_every_link_finds_its_line(tmp_path):
-    count = 2 * PAGE_LINES + 5
-    _, out, _ = written(tmp_path, **{"long.log": b"".join(b"line %d\n" % k for k in range(1, count + 1))})
-    for line in (1, PAGE_LINES, PAGE_LINES + 1, 2 * PAGE_LINES, count):
-        path, anchor = listing_href("long.log", line).split("#")
-        assert (
-            f'<span id="{anchor}"><a href="#L{line}" data-n="{line}"></a>line {line}</span>' in (out / path).read_text()
-        )
-    assert not (out / listing_file("long.log", 4)).exists()
+    data = long_log(2000, 400)
+    _, out, listed = written(tmp_path, **{"long.log": data})
+    entry = next(entry for entry in listed if entry.file == "long.log")
+    listings = Listings({"long.log": data}.__getitem__)
+    assert len(entry.pages) > 2
+    assert entry.pages == listings.starts("long.log") == tuple(entry.fact()["pages"])
+    for line in (1, entry.pages[1] - 1, entry.pages[1], entry.pages[-1], 2000):
+        path, anchor = listings.href("long.log", line).split("#")
+        assert f'<span id="{anchor}"><a href="#L{line}" data-n="{line}"></a>line {line} ' in (out / path).read_text()
+    assert not (out / listing_file("long.log", len(entry.pages) + 1)).exists()
+
+
+def test_no_page_of_a_listing_is_heavy(tmp_path):
+    _, out, _ = written(tmp_path, **{"long.log": long_log(20_000, 20), "wide.jsonl": long_log(300, 4000)})
+    pages = list(out.glob("sources/*.html"))
+    assert len(pages) > 6
+    assert max(page.stat().st_size for page in pages) < 400_000
+
+
+def test_a_line_longer_than_a_page_stands_alone():
+    wide = b"x" * (2 * PAGE_BYTES)
+    assert page_starts(b"a\n" + wide + b"\nb\n") == (1, 2, 3)
+    assert page_starts(wide) == (1,)
+    assert page_starts(b"") == (1,)
+
+
+def test_a_page_in_the_middle_leads_to_its_neighbours_and_to_both_ends(tmp_path):
+    _, out, listed = written(tmp_path, **{"long.log": long_log(40_000, 20)})
+    count = len(next(entry for entry in listed if entry.file == "long.log").pages)
+    assert count > 10
+    shown = re.search(r"<nav class=\"pages\".*?</nav>", (out / listing_file("long.log", 6)).read_text(), re.S)[0]
+    linked = [int(found) for found in re.findall(r"long\.log\.(\d+)\.html", shown)]
+    assert linked == [3, 4, 5, 7, 8, 9, count]
+    assert 'href="../sources/long.log.html"' in shown
+    assert shown.count("…") == 2
 
 
 def test_the_raw_copy_is_the_stored_file(tmp_path):
@@ -115,10 +147,17 @@ def test_links_survive_odd_names():
     ("id", "page"),
     [
         ("concurrency.vllm.c4.ttft.p50", "concurrency.vllm.c4"),
-        ("concurrency.vllm.c4.r1.completed", "concurrency.vllm.c4"),
+        ("concurrency.vllm.c4.r1.completed", "concurrency.vllm.c4.r1"),
+        ("engine.vllm.tensor.7", "engine.vllm.tensor"),
+        ("engine.vllm.tensor.271.elements", "engine.vllm.tensor.200"),
         ("concurrency.vllm.knee", "concurrency.vllm"),
         ("engine.vllm.weights_bytes", "engine.vllm"),
-        ("pair.concurrency.a.b.cross1", "pair.concurrency.a"),
+        ("pair.concurrency.a.b.cross1", "pair.concurrency.a.b"),
+        ("pair.concurrency.a.b.ttft_p50_ratio_c16", "pair.concurrency.a.b"),
+        ("pair.concurrency.a.b.ttft_p50_ratio_c1024", "pair.concurrency.a.b.1020"),
+        ("pair.concurrency.a.b-16.via_c-16.ratio_c4.low", "pair.concurrency.a.b-16"),
+        ("pair.concurrency.a.b-16.via_c-16.ratio_c64", "pair.concurrency.a.b-16.60"),
+        ("test.concurrency.at.c512.lead", "test.concurrency.at.500"),
         ("machine", "machine"),
     ],
 )

@@ -2,13 +2,10 @@ import json
 import os
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from genreport import machine
 from genreport.errors import GenreportError
-from genreport.machine import cpu_set, gpus_in, l3_bytes, machine_facts, measure_ceilings, product, triad
-from genreport.records import Gpu
+from genreport.machine import cpu_set, l3_bytes, machine_facts, measure_ceilings, product, triad
 
 
 def test_facts_name_the_machine_without_identifying_it():
@@ -18,19 +15,6 @@ def test_facts_name_the_machine_without_identifying_it():
     assert facts.packages["genreport"]
     assert facts.clocks["monotonic_resolution_s"] > 0
     assert "hostname" not in facts.model_dump_json()
-
-
-def test_gpus_are_read_from_the_drivers_csv():
-    text = "NVIDIA GeForce RTX 4090, 24564, 570.86.10\nNVIDIA GB10, a variant, [N/A], 580.95.05\nFailed to initialize NVML\n"
-    assert list(gpus_in(text)) == [
-        Gpu(name="NVIDIA GeForce RTX 4090", memory_bytes=24564 * 2**20, driver="570.86.10"),
-        Gpu(name="NVIDIA GB10, a variant", memory_bytes=None, driver="580.95.05"),
-    ]
-
-
-@given(st.text())
-def test_any_text_of_the_driver_is_survived(text):
-    assert all(gpu.name for gpu in gpus_in(text))
 
 
 @pytest.mark.parametrize(

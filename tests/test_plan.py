@@ -262,8 +262,8 @@ hypotheses:
         (16, "slos[1].figure: unknown value 'tft'; did you mean 'ttft'?"),
         (18, "hypotheses[1].engine: unknown engine 'c'; known are Vllm bf16, a"),
         (18, "hypotheses[1].figure: 'throughput' is no figure of a level; known are output_throughput, request_throughput, "
-             "goodput, mean_in_flight, stall_share, mbu, mfu, ttft.mean, ttft.p50, ttft.p90, ttft.p99, tpot.mean, tpot.p50, "
-             "tpot.p90, tpot.p99, itl.p50, itl.p90, itl.p99, e2el.p50, e2el.p90, e2el.p95, e2el.p99"),
+             "goodput, mean_in_flight, stall_share, mbu, mfu, ttft.mean, ttft.p50, ttft.p90, ttft.p95, ttft.p99, tpot.mean, "
+             "tpot.p50, tpot.p90, tpot.p95, tpot.p99, itl.p50, itl.p90, itl.p95, itl.p99, e2el.p50, e2el.p90, e2el.p95, e2el.p99"),
         (18, "hypotheses[1].test: unknown test 's'; known are engine, l, t"),
         (19, "hypotheses[2]: needs exactly one of against_round, against_engine"),
     ]  # fmt: skip

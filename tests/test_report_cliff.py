@@ -18,6 +18,7 @@ from genreport.figures import Figures, cliff, cliff_counts, compute
 from genreport.publish import pages_of
 from genreport.records import Failure, Request
 from genreport.rounds import Round
+from genreport.words import say
 
 # the composed pool holds 46,592 tokens: eight of the long requests ask for 64,128
 NORMAL, LONG = Load("normal", 8, 4000, 16, 16), Load("long", 8, 8000, 16, 16)
@@ -263,7 +264,7 @@ def test_a_log_and_a_counter_that_agree_are_said_to(tmp_path):
 
 
 def test_one_way_of_counting_alone_is_not_confirmed(tmp_path):
-    assert "so nothing confirms it" in text_of(with_log(composed(tmp_path), 700))
+    assert "which nothing confirms" in text_of(with_log(composed(tmp_path), 700))
 
 
 def test_failed_requests_leave_no_count_of_tokens_computed_twice(tmp_path):
@@ -271,7 +272,7 @@ def test_failed_requests_leave_no_count_of_tokens_computed_twice(tmp_path):
         return Failure(kind="stall") if (level, index) == ("long", 5) else None
 
     figures = compute(with_log(composed(tmp_path, failures=some), 700))
-    assert figures.ledger[f"{L}.cliff.recomputed_by_log"].reason == cliff_counts.FAILED
+    assert figures.ledger[f"{L}.cliff.recomputed_by_log"].reason == say("missing.failed_prompts")
     assert "runs out of room" in text_of(figures.round)
 
 

@@ -330,7 +330,7 @@ def test_curves_that_do_not_cross_leave_one_engine_everywhere(tmp_path):
 def test_curves_that_cross_divide_the_loads(tmp_path):
     text = page(tmp_path)
     assert re.search(
-        r"llamacpp-q4 delivers the most up to C = [\d.]+, vllm-bf16 delivers the most from C = [\d.]+ on", text
+        r"llamacpp-q4 delivers the most up to C = [\d.]+, vllm-bf16 delivers the most from C = [\d.]+ to 16,", text
     )
     assert re.search(r"under a p99 TTFT of [\d.]+ m?s†? llamacpp-q4 gives more, above it vllm-bf16", text)
 
@@ -582,7 +582,7 @@ def test_both_calculators_answer_in_the_page(calculating, tmp_path):
     tab.fill(".gr-fit [name=input]", "64")
     tab.fill(".gr-fit [name=output]", "16")
     tab.fill(".gr-fit [name=users]", "20")
-    assert cells("verdict")[1] == "some wait: it has 16 slots"
+    assert cells("verdict")[1] == "some wait: it works on 16 at once"
     assert cells("throughput")[0] == "beyond the measured loads (C = 1 to 16)"
     tab.fill(".gr-cost [name=hour]", "0.79")
     tab.fill(".gr-cost [name=utilisation]", "0.5")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 from collections.abc import Callable
@@ -16,12 +17,12 @@ import audited
 import compose
 from compose import Engine, compose_round, lengths, sweep
 from genreport import evaluate
-from genreport.figures import Figures, compute, kv, length
+from genreport.figures import Figures, compute, kv
 from genreport.pages import shared_context, write
-from genreport.publish import _recomputed
 from genreport.records import Failure
 from genreport.reports import kv as report
 from genreport.rounds import Round
+from genreport.words import say
 
 POOL_TOKENS, K = 46592, 256
 # the pool of the composed engine in GiB, by its own word: POOL_TOKENS · K bytes
@@ -47,7 +48,7 @@ def composed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., F
         for file in (tmp_path / "composed" / "levels" / "length").rglob("requests.jsonl"):
             sample(file, holds)
         figures = compute(Round(tmp_path / "composed"))
-        _recomputed(figures)
+        audited.recomputed(figures)
         return figures
 
     return make
@@ -162,7 +163,7 @@ def test_use_that_follows_no_line_is_said_to_follow_none(composed):
 
 
 def test_without_model_files_arithmetic_cannot_check_the_line(composed):
-    assert "which arithmetic cannot check (n/a)" in text(composed(models=False))
+    assert "which arithmetic cannot check (n/a: no model files were named in the plan)" in text(composed(models=False))
 
 
 def test_slots_stand_in_where_no_bytes_are_counted(composed):
@@ -171,7 +172,7 @@ def test_slots_stand_in_where_no_bytes_are_counted(composed):
     assert re.search(
         r"llamacpp-q4 does not count the bytes it uses; its slots hold 1(\.00)? tokens per resident token", said
     )
-    assert figures.ledger["length.llamacpp-q4.kv_slope"].reason == kv.NO_COUNTER
+    assert figures.ledger["length.llamacpp-q4.kv_slope"].reason == say("missing.kv_no_counter")
     assert "llama.cpp takes the memory of its whole KV cache when it starts" in said
 
 
@@ -192,7 +193,7 @@ def test_slots_off_the_line_are_said_to_be_off_it(composed):
         ({"log": REPORTED + "config: tensor_parallel_size=2,\n"}, "each worker reports a pool of its own"),
         ({"samples": False}, "no such gauge was sampled"),
         ({"tests": (lengths(64),)}, "fewer than two lengths"),
-        ({"tests": (lengths(16, 64, output=1),)}, kv.NEVER_SETTLED),
+        ({"tests": (lengths(16, 64, output=1),)}, say("missing.kv_never_settled")),
         ({"engines": (Engine("other", "openai"),)}, "no such gauge was sampled"),
     ],
     ids=["no pool", "block override", "two workers", "no samples", "one length", "one token", "unknown kind"],
@@ -201,7 +202,7 @@ def test_a_line_that_cannot_be_fitted_says_why(composed, what, reason):
     figures = composed(**what)
     engine = figures.engines[0]
     assert reason in figures.ledger[f"length.{engine}.kv_slope"].reason
-    assert f"whether {engine} uses it linearly cannot be told (n/a)" in text(figures)
+    assert f"whether {engine} uses it linearly cannot be told (n/a: {reason}" in text(figures)
 
 
 def test_an_override_of_none_is_no_override(composed):
@@ -226,7 +227,7 @@ def composed_again(whole: Figures, failures: Callable) -> Figures:
     for file in (path / "levels" / "length").rglob("requests.jsonl"):
         sample(file, float)
     figures = compute(Round(path))
-    _recomputed(figures)
+    audited.recomputed(figures)
     return figures
 
 
@@ -281,7 +282,9 @@ def test_points_above_the_line_are_told(composed):
 
 @pytest.mark.parametrize("lacking", ["counters", "ceilings"])
 def test_without_counters_or_ceilings_no_wall_is_named(composed, lacking):
-    assert "which one vllm-bf16 comes near cannot be told (n/a)" in text(composed(**{lacking: False}))
+    figures = composed(**{lacking: False})
+    reason = figures.ledger["length.vllm-bf16.walls_cross_input"].reason
+    assert f"which one vllm-bf16 comes near cannot be told (n/a: {reason})" in html.unescape(text(figures))
 
 
 def test_the_shares_are_equal_where_the_intensity_meets_the_ridge(composed):
@@ -323,14 +326,21 @@ def test_the_largest_difference_is_that_of_some_level_of_either_sweep(composed):
 
 
 @pytest.mark.parametrize(
-    ("tests", "reason"),
-    [((SWEEP,), length.NO_SWEEP), ((SWEEP, sweep(1, 2, input=1, output=64)), length.NOTHING_SHARED)],
+    ("tests", "reason", "said"),
+    [
+        ((SWEEP,), say("missing.no_sweep"), "this round has no concurrency sweep to hold the lengths against"),
+        (
+            (SWEEP, sweep(1, 2, input=1, output=64)),
+            say("missing.nothing_shared"),
+            "length and load cannot be held against each other on vllm-bf16 (MBU n/a: the two sweeps",
+        ),
+    ],
     ids=["no sweep", "apart"],
 )
-def test_sweeps_that_share_nothing_are_not_compared(composed, tests, reason):
+def test_sweeps_that_share_nothing_are_not_compared(composed, tests, reason, said):
     figures = composed(tests=tests)
     assert figures.ledger["length.vllm-bf16.alignment_mbu"].reason == reason
-    assert "length and load cannot be held against each other on vllm-bf16" in text(figures)
+    assert said in text(figures)
 
 
 def test_what_an_engine_announces_is_held_against_arithmetic(composed):

@@ -110,6 +110,15 @@ def test_reports_stand_in_reading_order_in_the_navigation(rounds, tmp_path):
     assert list(dict.fromkeys(seen)) == order
 
 
+def test_with_many_rounds_only_the_one_that_is_read_shows_its_pages_in_the_navigation(tmp_path):
+    rounds = [compose_round(tmp_path / f"night{k}", tests=[sweep(1)], repeats=1) for k in range(6)]
+    place = site.build(rounds, pages, tmp_path / "site").path / "rounds" / "night3" / "index.html"
+    sidebar = place.read_text("utf-8").split('data-md-component="sidebar"')[1]
+    assert 'href="concurrency/index.html"' in sidebar
+    assert 'href="../night4/index.html"' in sidebar
+    assert "night4/concurrency" not in sidebar
+
+
 def test_a_link_to_nothing_fails_the_build_and_the_old_site_stays(rounds, tmp_path):
     place = tmp_path / "site"
     site.build(rounds[:1], pages, place)

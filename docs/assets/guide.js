@@ -45,7 +45,7 @@
   const NARROW = "\u202f";
 
   const digits = (value) => {
-    if (value === 0) return "0";
+    if (Math.abs(value) < 1e-9) return "0";
     const rounded = Math.abs(Number(value.toPrecision(3)));
     const places = Number.isInteger(value) ? 0 : Math.max(0, 2 - Math.floor(Math.log10(rounded)));
     const [whole, part] = value.toFixed(Math.min(places, 100)).split(".");
@@ -122,8 +122,10 @@
       for (const row of ["kv", "needed"]) value(row, found[row], "bytes");
       for (const row of ["prefill", "decode"]) value(row, found[row], "s");
       value("held", found.held, "1");
-      if (found.left !== null && found.left < 0) put(cell("left"), say("short", { bytes: shown(-found.left, "bytes") }));
+      const room = found.left === null ? null : { bytes: shown(Math.abs(found.left), "bytes") };
+      if (room && found.left < 0) put(cell("left"), say("short", room));
       else value("left", found.left, "bytes");
+      put(cell("memory"), say(room ? (found.left < 0 ? "noroom" : "room") : "missing", room ?? {}), !room);
       for (const [row, unit] of [["throughput", "tok/s"], ["wait", "s"]]) {
         if (found[row] !== null || found.low === undefined) value(row, found[row], unit);
         else put(cell(row), say("beyond", { low: shown(found.low, "1"), high: shown(found.high, "1") }), true);
@@ -133,7 +135,7 @@
 
   const startFit = (root, data, form, say) => {
     const memory = data.machine[0]?.memory;
-    if (memory && !form.memory.value) form.memory.value = (memory / 2 ** 30).toFixed(1);
+    if (memory && !form.memory.value) form.memory.value = (memory / 2 ** 30).toFixed(3);
     const update = () => {
       const asked = numbers(form);
       asked.memory *= 2 ** 30;
@@ -143,10 +145,51 @@
     return update;
   };
 
+  /* ---- another number of users, of the measured shape: read between the measured loads, or at the nearest of them */
+  const nearest = (levels, engine, users) => {
+    const loads = levels.filter((row) => row.engine === engine).map((row) => row.concurrency);
+    return loads.length ? Math.min(Math.max(users, loads[0]), loads[loads.length - 1]) : users;
+  };
+
+  /* one engine: what it gives at that load, and what the number itself meets in its settings */
+  const served = (engine, levels, users) => {
+    const { input, output } = engine;
+    const at = nearest(levels, engine.engine, users);
+    const { throughput, wait } = answer(engine, levels, { input, output, users: at });
+    return { engine, at, throughput, wait, verdict: verdict(users, input + output, engine), exact: at === users };
+  };
+
+  const drawServed = (cells, say, users, { engine, at, throughput, wait, verdict, exact }) => {
+    const value = (v, unit) => say(exact ? "there" : "nearest", { value: shown(v, unit), at: shown(at, "1") });
+    put(cells[1], throughput === null ? say("missing") : value(throughput, "tok/s"), !exact);
+    put(cells[2], wait === null ? say("missing") : value(wait, "s"), !exact);
+    const slots = engine.slots ?? users;
+    put(cells[3], say(verdict, { slots: shown(slots, "1"), waiting: shown(Math.max(0, users - slots), "1") }));
+  };
+
+  const drawUsers = (root, say, data, users) => {
+    const found = data.engines.map((engine) => served(engine, data.levels, users));
+    root.querySelectorAll("tbody tr").forEach((row, place) => drawServed(row.cells, say, users, found[place]));
+    const [best] = found.filter((one) => one.throughput !== null).sort((a, b) => b.throughput - a.throughput);
+    const comparable = best && found.every(({ at }) => at === best.at);
+    const values = comparable ? { engine: best.engine.engine, at: shown(best.at, "1"), value: shown(best.throughput, "tok/s") } : {};
+    put(root.querySelector("output"), say(!comparable ? "none" : best.exact ? "ahead" : "beyond", values));
+  };
+
+  const startUsers = (root, data, form, say) => {
+    const update = () => {
+      const users = form.users.valueAsNumber;
+      if (users >= 1) drawUsers(root, say, data, users);
+    };
+    update();
+    return update;
+  };
+
   /* ---- what it costs: the cells of a server-written table, replaced once somebody gives prices of their own */
   const drawCost = (root, say, rates, prices, currency) => {
     const price = hourly(prices);
     const known = price !== null && prices.utilisation > 0 && prices.utilisation <= 1;
+    if (known) root.dataset.grGiven = "yes"; // worth printing
     for (const td of root.querySelectorAll("[data-cost]"))
       put(td, known ? shown(perMillion(price, rates.get(td.dataset.cost), prices.utilisation), currency) : say("missing"));
     for (const td of root.querySelectorAll("[data-pays]")) {
@@ -162,13 +205,17 @@
     return () => drawCost(root, say, rates, numbers(form), form.currency.value);
   };
 
+  const STARTS = [[".gr-fit", startFit], [".gr-cost", startCost], [".gr-users", startUsers]];
+
   const start = () => {
-    for (const root of document.querySelectorAll(".gr-fit[data-gr-spec], .gr-cost[data-gr-spec]")) {
+    for (const root of document.querySelectorAll(".gr-fit, .gr-cost, .gr-users")) {
       if (root.dataset.grReady) continue;
       root.dataset.grReady = "yes";
       const form = root.querySelector("form");
-      const begin = root.classList.contains("gr-fit") ? startFit : startCost;
-      const update = begin(root, JSON.parse(root.dataset.grSpec).datasets, form, wordsOf(root));
+      const [, begin] = STARTS.find(([kind]) => root.matches(kind));
+      const holder = root.dataset.grSpec ? root : document.querySelector(".gr-fit");
+      const data = JSON.parse(holder.dataset.grSpec).datasets;
+      const update = begin(root, data, form, wordsOf(root));
       form.addEventListener("input", update);
       form.addEventListener("submit", (event) => event.preventDefault());
     }

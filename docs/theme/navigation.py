@@ -1,10 +1,17 @@
-"""Orders the navigation that MkDocs infers from the folders: rounds first, a round's reports in reading order."""
+"""Orders the navigation that MkDocs infers from the folders: rounds first, a round's reports in reading order.
+
+MkDocs loads this file, also where genreport is not installed, so its two words, Rounds and Manual, are not in the catalogue.
+"""
 
 from __future__ import annotations
 
 from mkdocs.structure.nav import Section
 
-REPORTS = ("index", "concurrency", "ttft", "kv", "cliff", "head-to-head", "guide", "method", "sources", "evidence")
+REPORTS = (
+    "index", "concurrency", "ttft", "kv", "cliff", "head-to-head", "guide", "against", "history", "method", "sources",
+    "evidence",
+)  # fmt: skip
+MANY = 6  # rounds, with their list
 MANUAL = ("method", "how-to", "plan", "cli", "format", "provenance", "architecture", "performance", "compare")
 
 
@@ -16,8 +23,16 @@ def on_nav(nav, config, files):
     manual = [page for page in pages if page not in home]
     others = [item for item in nav.items if isinstance(item, Section) and _folder(item) != "rounds"]
     manual = sorted([*manual, *others], key=lambda item: _rank(item, MANUAL))
+    if rounds and len(rounds[0].children) > MANY:
+        _fold(config.theme)
     nav.items = home + rounds + ([_section("Manual", manual)] if manual else [])
     return nav
+
+
+def _fold(theme):
+    """With many rounds only the one that is read shows its pages; the others are names, and pages stay light."""
+    kept = [feature for feature in theme["features"] if feature != "navigation.sections"]
+    theme["features"] = [*kept, "navigation.prune"]
 
 
 def _rounds(section):

@@ -92,22 +92,121 @@ def check(round: str) -> None:
     click.echo(f"{round}: sealed, {len(sealed.seal.files):,} files and {len(sealed.levels)} levels hold")
 
 
+def against_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of a command that compares rounds."""
+    noise = "Floors of noise, as `genreport noise --out` wrote them."
+    family = "Figures that are corrected together: all, main, throughput or latency."
+    names = "An engine that was renamed; may be given several times."
+    against = "An earlier round to compare with; ROUND=EARLIER for one of several."
+    command = click.option("--noise", type=click.Path(dir_okay=False), help=noise)(command)
+    command = click.option("--family", default="all", show_default=True, help=family)(command)
+    command = click.option("--map", "names", multiple=True, metavar="OLD=NEW", help=names)(command)
+    return click.option("--against", multiple=True, metavar="ROUND", help=against)(command)
+
+
+def _compared(
+    paths: list[Path], against: tuple[str, ...], names: tuple[str, ...], family: str, noise: str | None
+) -> Any:
+    """Which rounds are compared with which, as the command line says."""
+    from genreport.comparing import noise as floors
+    from genreport.publish import Against, pairs_of
+
+    return Against(pairs_of(paths, against), mapped(names), floors.read(noise) if noise else None, family)
+
+
+def mapped(names: tuple[str, ...]) -> dict[str, str]:
+    """Renamed engines, old to new."""
+    from genreport.errors import OptionError
+
+    for name in names:
+        if not all(name.partition("=")[::2]):
+            cure = "write for example --map vllm=vllm-bf16"
+            raise OptionError("not an engine's old and new name", where=f"--map {name}", cure=cure)
+    return dict(name.split("=", 1) for name in names)
+
+
+slo_option = click.option(
+    "--slo",
+    multiple=True,
+    metavar="LIMIT",
+    help="Answer another limit, e.g. ttft_p99=800ms; may be given several times.",
+)
+
+
 @main.command()
 @click.argument("rounds", nargs=-1, required=True, type=click.Path())
-@click.option("--against", type=click.Path(), help="An earlier round to compare with (not in this version).")
+@against_options
+@slo_option
 @click.option(
     "--site", default="site", show_default=True, type=click.Path(file_okay=False), help="Where the site goes."
 )
 @reports_errors
-def build(rounds: tuple[str, ...], against: str | None, site: str) -> None:
+def build(rounds: tuple[str, ...], slo: tuple[str, ...], site: str, **compared: Any) -> None:
     """Publish one or several ROUNDS as a site."""
-    if against is not None:
-        raise GenreportError("--against is not supported by this version", cure="build without it")
+    from genreport.figures import limits
     from genreport.publish import publish
 
-    built = publish([Path(each) for each in rounds], Path(site))
+    paths = [Path(each) for each in rounds]
+    built = publish(paths, Path(site), limits.read(slo), _compared(paths, **compared))
     what = f"built in {built.seconds:.1f} s" if built.fresh else f"up to date, checked in {built.seconds:.1f} s"
     click.echo(f"{built.path}: {what}; open {built.path / 'index.html'}")
+
+
+@main.command()
+@click.argument("old", type=click.Path())
+@click.argument("new", type=click.Path())
+@click.option("--format", type=click.Choice(["text", "md", "json", "csv"]), default="text", show_default=True)
+@click.option(
+    "--family",
+    default="all",
+    show_default=True,
+    help="Figures judged together: all, main, throughput, latency, or names.",
+)
+@click.option(
+    "--map", "names", multiple=True, metavar="OLD=NEW", help="An engine that was renamed; may be given several times."
+)
+@click.option(
+    "--noise", type=click.Path(dir_okay=False), help="Floors of noise, as `genreport noise --out` wrote them."
+)
+@click.option("--fail-on-regression", "gate", is_flag=True, help="Exit with 3 if a figure of the family regressed.")
+@reports_errors
+def diff(old: str, new: str, format: str, family: str, names: tuple[str, ...], noise: str | None, gate: bool) -> None:
+    """Compare the round NEW with the earlier round OLD: what changed, and whether it is more than noise."""
+    from genreport.comparing import noise as floors
+    from genreport.comparing import opened
+    from genreport.diff import lines, regressions
+
+    floor = floors.read(noise) if noise else None
+    compared = opened(new, old, names=mapped(names), noise=floor, family=family)
+    click.echo("\n".join(lines(compared, format)))
+    found = regressions(compared) if gate else []
+    for line in found:
+        click.echo(f"genreport: regressed: {line}", err=True)
+    sys.exit(3 if found else 0)
+
+
+@main.command()
+@click.argument("rounds", nargs=-1, required=True, type=click.Path())
+@click.option("--last", type=click.IntRange(min=1), metavar="N", help="Only the newest N of them.")
+@click.option(
+    "--site", default="site", show_default=True, type=click.Path(file_okay=False), help="Where the site goes."
+)
+@reports_errors
+def history(rounds: tuple[str, ...], last: int | None, site: str) -> None:
+    """Publish ROUNDS with a page that follows the main figures from round to round and marks where they changed."""
+    from genreport.publish import history as remember
+
+    built = remember(newest([Path(each) for each in rounds], last), Path(site))
+    what = f"built in {built.seconds:.1f} s" if built.fresh else f"up to date, checked in {built.seconds:.1f} s"
+    click.echo(f"{built.path}: {what}; open {built.path / 'index.html'}")
+
+
+def newest(paths: list[Path], last: int | None) -> list[Path]:
+    """The rounds that were started last, by what they say of themselves."""
+    from genreport.rounds import Round
+
+    ordered = sorted(paths, key=lambda path: Round(path).head.started_unix_us)
+    return ordered[-last:] if last else ordered
 
 
 @main.command()
@@ -123,21 +222,78 @@ def serve(rounds: tuple[str, ...], port: int) -> None:
 
 
 @main.command()
+@click.argument("rounds", nargs=-1, required=True, type=click.Path())
+@click.option("--out", type=click.Path(dir_okay=False), help="A file to write, for --noise of `build` and `diff`.")
+@reports_errors
+def noise(rounds: tuple[str, ...], out: str | None) -> None:
+    """Measure what ROUNDS differ by in which nothing was changed: the floor below which a difference is noise."""
+    from genreport.comparing import noise as floors
+
+    found = floors.of_paths(rounds)
+    for line in floors.told(found):
+        click.echo(line)
+    if out is not None:
+        floors.write(found, out)
+
+
+@main.command()
 @click.argument("round", type=click.Path())
 @click.argument("figure", required=False)
+@click.option("--against", type=click.Path(), help="An earlier round, to derive a figure of the comparison with it.")
+@slo_option
 @reports_errors
-def explain(round: str, figure: str | None) -> None:
+def explain(round: str, figure: str | None, against: str | None, slo: tuple[str, ...]) -> None:
     """Derive FIGURE of ROUND down to file and line; without FIGURE, list them all."""
     from genreport.explain import explain as derive
-    from genreport.figures import compute
-    from genreport.publish import EVIDENCE, figures_of
+    from genreport.figures import limits
+    from genreport.publish import EVIDENCE, ledger_of
     from genreport.rounds import verified
 
-    opened = verified(round)
-    # the counts of the evidence page need every figure a second time
-    ledger = (figures_of if figure in EVIDENCE else compute)(opened).ledger
+    given, opened = limits.read(slo), verified(round)
+    ledger = ledger_of(opened, given, counted=figure in EVIDENCE, earlier=against)
     lines = derive(opened, ledger, figure) if figure else (*(q.id for q in ledger), *EVIDENCE)
     click.echo("\n".join(lines))
+
+
+@main.command()
+@click.argument("round", type=click.Path())
+@click.argument("prefixes", nargs=-1, metavar="[PREFIX]...")
+@click.option("--format", type=click.Choice(["csv", "json"]), default="csv", show_default=True)
+@click.option("-o", "--output", type=click.Path(dir_okay=False), help="A file instead of the standard output.")
+@slo_option
+@reports_errors
+def figures(round: str, prefixes: tuple[str, ...], format: str, output: str | None, slo: tuple[str, ...]) -> None:
+    """Export the figures of ROUND, or those whose ids start with PREFIX."""
+    from genreport.export import chosen, lines
+    from genreport.figures import limits
+    from genreport.publish import ledger_of
+    from genreport.rounds import verified
+
+    given, opened = limits.read(slo), verified(round)
+    ledger = ledger_of(opened, given, counted=any(prefix.startswith("evidence") for prefix in prefixes))
+    text = (f"{line}\n" for line in lines(chosen(ledger, prefixes, opened.name), format))
+    if output is None:
+        sys.stdout.writelines(text)
+        sys.stdout.flush()  # a reader that has gone is noticed here, not at the end of the program
+    else:
+        with Path(output).open("w", encoding="utf-8", newline="") as file:
+            file.writelines(text)
+
+
+@main.command()
+@click.argument("round", type=click.Path())
+@click.option("-o", "--output", type=click.Path(dir_okay=False), help="The file; NAME-guide.html unless it is named.")
+@slo_option
+@reports_errors
+def guide(round: str, output: str | None, slo: tuple[str, ...]) -> None:
+    """Write the selection guide of ROUND as one file to mail: no site, no network, every number with its origin."""
+    from genreport.figures import limits
+    from genreport.publish import guide_of
+
+    made = guide_of(Path(round), limits.read(slo))
+    path = Path(output) if output else Path(Path(made.path).name)
+    path.write_text(made.text, "utf-8")
+    click.echo(f"{path}: {made.size}, {made.shown:,} figures and the derivations of {made.derived:,}")
 
 
 @main.command()

@@ -10,22 +10,23 @@ import asyncio
 import itertools
 import json
 import ssl
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
 
-from genreport.dialect import MESSAGE_ROOM, Event, clean, kind_letters, parse, token_counts
+from genreport import __version__
+from genreport.dialect import MESSAGE_ROOM, Event, clean, endpoint, kind_letters, parse, token_counts
 from genreport.records import DONE, TEXT_KINDS, TEXT_LIMIT, Failure, FailureKind, Request
-from genreport.sse import Decoder
-from genreport.wire import READ_US, Wire, monotonic_us
+from genreport.sse import Decoder, Lines
+from genreport.wire import Answer, Wire, monotonic_us
 
-COMPLETIONS, CHAT = "/v1/completions", "/v1/chat/completions"
 TEXT_ROOM = 16 * TEXT_LIMIT  # cut to the limit when it was redacted
 ANSWER_BYTES = 64 << 20  # no answer of a level is nearly as large
+LINE_BYTES = 4 << 20  # and no event of one
 SLICE = 16  # payloads read between two turns of the event loop: about a fifth of a millisecond
-_SENDING = "http11.send_request_headers.started"
+JSON_LINES = ("application/x-ndjson", "application/jsonl", "application/json-lines")
 
 
 class Clock:
@@ -46,7 +47,7 @@ class Clock:
 class Call:
     """One request to make: the JSON body as it goes on the wire, and what the record shall say of it.
 
-    A body with `messages` goes to the chat endpoint, any other to /v1/completions.
+    `dialect.endpoint` says where a body goes.
     """
 
     index: int
@@ -57,6 +58,13 @@ class Call:
     warmup: bool = False
     prompt: list[int] | None = None
     due_us: int = 0
+    # the body, and it as bytes: made beforehand, since between two requests of a place there is no time for it
+    encoded: tuple[dict[str, Any], bytes] | None = field(default=None, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.encoded is None or self.encoded[0] is not self.body:
+            content = json.dumps(self.body, separators=(",", ":")).encode()
+            object.__setattr__(self, "encoded", (self.body, content))
 
 
 @dataclass(eq=False)
@@ -65,26 +73,47 @@ class Exchange:
 
     call: Call
     clock: Clock
+    most_bytes: int = ANSWER_BYTES
     sent_us: list[int] = field(default_factory=list)  # just before the first byte of each try
-    reads: list[tuple[int, bytes]] = field(default_factory=list)
+    reads: list[tuple[int, bytes]] = field(default_factory=list)  # stamped on CLOCK_MONOTONIC
     status: int | None = None
     failure: Failure | None = None
     end_us: int = 0
 
     def __post_init__(self) -> None:
-        self._decoder = Decoder()
+        self._decoder: Decoder | Lines = Decoder()
         self._events: list[Event] = []
         self._stamps: list[int] = []
         self._parsing = self._parse()
+        self._bytes = self._line_bytes = 0
 
-    async def trace(self, name: str, info: dict[str, Any]) -> None:
-        """httpx's `trace` extension."""
-        if name == _SENDING:
-            self.sent_us.append(self.clock.now_us())
+    def sent(self) -> None:
+        """Called right before the first byte of a try."""
+        self.sent_us.append(self.clock.now_us())
 
-    def failed(self, kind: FailureKind, message: str) -> None:
+    def take(self, read_us: int, data: bytes) -> bool:
+        """Keeps what one read brought; whether that is too much."""
+        self.reads.append((read_us, data))
+        newline = data.rfind(b"\n")
+        self._line_bytes = len(data) - newline - 1 + (self._line_bytes if newline < 0 else 0)
+        self._bytes += len(data)
+        return self._bytes > self.most_bytes or self._line_bytes > LINE_BYTES
+
+    def ended(self, read_us: int) -> None:
+        """Notes the end of the answer, whole or given up for its length."""
+        self.end_us = self.clock.at(read_us)
+        if self._bytes > self.most_bytes or self._line_bytes > LINE_BYTES:
+            what = "answer" if self._bytes > self.most_bytes else "line"
+            self.failed("protocol", f"the {what} is far too long: it was given up")
+
+    def failed(self, kind: FailureKind, message: str, retry_after: str | None = None) -> None:
         """Notes a failure of the transport, now."""
-        self.failure, self.end_us = self._as_failure(kind, message), self.clock.now_us()
+        failure = self._as_failure(kind, message)
+        self.failure, self.end_us = failure.model_copy(update={"retry_after": retry_after}), self.clock.now_us()
+
+    def in_lines(self) -> None:
+        """What comes are lines of JSON in place of server-sent events."""
+        self._decoder = Lines()
 
     async def read(self) -> Request:
         """The record, made in slices between which the event loop turns."""
@@ -126,7 +155,7 @@ class Exchange:
         for count, (stamp, payload) in enumerate(payloads, 1):
             if (event := parse(payload)) is not None:
                 self._events.append(event)
-                self._stamps.append(stamp)
+                self._stamps.append(self.clock.at(stamp))
             if count % SLICE == 0:
                 yield
 
@@ -172,22 +201,19 @@ class Client:
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         self._request_s, self._answer_bytes = request_s, answer_bytes
-        self._http = httpx.AsyncClient(
-            base_url=base_url.rstrip("/").removesuffix("/v1"),
-            # a compressing server would hold events back to fill its window
-            headers={"Accept-Encoding": "identity", "Content-Type": "application/json", **(headers or {})},
-            transport=transport or Wire(verify=verify, fresh=fresh_connections),
-            timeout=stall_s,
-            trust_env=False,
-            follow_redirects=False,
-        )
+        self._base_url, self._urls = base_url.rstrip("/").removesuffix("/v1"), {}
+        # a compressing server would hold events back to fill its window
+        told = {"Accept": "*/*", "Accept-Encoding": "identity", "User-Agent": f"genreport/{__version__}"}
+        self._headers = httpx.Headers(told | {"Content-Type": "application/json", **(headers or {})})
+        self._timeout = httpx.Timeout(stall_s).as_dict()
+        self._transport = transport or Wire(verify=verify, fresh=fresh_connections)
 
     async def __aenter__(self) -> Client:
-        await self._http.__aenter__()
+        await self._transport.__aenter__()
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        await self._http.__aexit__(*exc)
+        await self._transport.__aexit__(*exc)
 
     async def complete(self, call: Call, clock: Clock) -> Request:
         """The call's record; a request that fails is a record too, and never an exception."""
@@ -195,53 +221,65 @@ class Client:
 
     async def exchange(self, call: Call, clock: Clock) -> Exchange:
         """Makes the call and returns as soon as its last byte is in, with nothing parsed yet."""
-        seen = Exchange(call, clock)
-        request = self._http.build_request(
-            "POST",
-            CHAT if "messages" in call.body else COMPLETIONS,
-            content=json.dumps(call.body, separators=(",", ":")).encode(),
-            extensions={"trace": seen.trace},
-        )
+        seen = Exchange(call, clock, self._answer_bytes)
+        request = self._request(call, seen)
         about_to_send = clock.now_us()
         try:
             async with asyncio.timeout(self._request_s):
-                response = await self._http.send(request, stream=True)
-                seen.sent_us = seen.sent_us or [about_to_send]  # a given transport may not trace
+                response = await self._transport.handle_async_request(request)
+                seen.sent_us = seen.sent_us or [about_to_send]  # a given transport may not tell
                 seen.status = response.status_code
-                await _receive(response, seen, self._answer_bytes)
+                await _receive(response, seen)
         except TimeoutError:
             seen.failed("stall", f"not complete after {self._request_s:g} s")
         except httpx.RequestError as error:
             seen.failed(_kind(error, answered=seen.status is not None), f"{type(error).__name__}: {error}")
         return seen
 
+    def _request(self, call: Call, seen: Exchange) -> httpx.Request:
+        path = endpoint(call.body)
+        if (url := self._urls.get(path)) is None:
+            url = self._urls[path] = httpx.URL(f"{self._base_url}{path}")
+        extensions = {"sent": seen.sent, "timeout": self._timeout}
+        return httpx.Request("POST", url, headers=self._headers, content=call.encoded[1], extensions=extensions)
 
-async def _receive(response: httpx.Response, seen: Exchange, most_bytes: int) -> None:
+
+async def _receive(response: httpx.Response, seen: Exchange) -> None:
     try:
         kind = response.headers.get("content-type", "text/event-stream")
         if response.status_code != 200:
-            seen.failed("http", await _beginning(response))
-        elif not kind.startswith("text/event-stream"):
-            seen.failed("protocol", f"{kind} in place of an event stream: {await _beginning(response)}")
+            seen.failed("http", _whither(response) + await _beginning(response), response.headers.get("retry-after"))
+        elif kind.startswith(JSON_LINES):
+            seen.in_lines()
+            await _keep(response, seen)
+        elif kind.startswith("text/event-stream"):
+            await _keep(response, seen)
         else:
-            await _keep(response, seen, most_bytes)
+            seen.failed("protocol", f"{kind} in place of an event stream: {await _beginning(response)}")
     finally:
         await response.aclose()
 
 
-async def _keep(response: httpx.Response, seen: Exchange, most_bytes: int) -> None:
-    line = response.extensions.get("network_stream")  # none under a given transport
+async def _keep(response: httpx.Response, seen: Exchange) -> None:
+    answer = response.stream
+    if not isinstance(answer, Answer):  # a given transport's: it is stamped when it gets here
+        seen.ended(await _taken(response, seen, monotonic_us))
+    elif response.headers.get("content-encoding", "identity") == "identity":
+        seen.ended(await answer.whole(seen.take))
+    else:
+        seen.ended(await _taken(response, seen, lambda: answer.read_us))
 
-    def read_us() -> int:
-        return seen.clock.at(line.get_extra_info(READ_US)) if line else seen.clock.now_us()
 
+async def _taken(response: httpx.Response, seen: Exchange, read_us: Callable[[], int]) -> int:
     async for data in response.aiter_bytes():
-        seen.reads.append((read_us(), data))
-        most_bytes -= len(data)
-        if most_bytes < 0:
-            seen.failed("protocol", "the answer is far too long: it was given up")
-            return
-    seen.end_us = read_us()
+        if seen.take(read_us(), data):
+            break
+    return read_us()
+
+
+def _whither(response: httpx.Response) -> str:
+    """Where a redirect, which is never followed, leads."""
+    return f"redirects to {response.headers['location']}; " if response.has_redirect_location else ""
 
 
 async def _beginning(response: httpx.Response) -> str:

@@ -1,8 +1,9 @@
-"""One streamed payload of an OpenAI-style server as an `Event`: vLLM, llama-server and what else speaks that dialect.
+"""One streamed payload of a server as an `Event`: OpenAI's dialect as vLLM, SGLang, llama-server and others speak it,
+TGI's own (`token`, `details`) and Ollama's own (`response`, `done`).
 
 The servers differ in where they put the usage (an event with `choices: []`, or the finish event), in how they count
-tokens (`token_ids` in the event, or a running total), and in what they say of themselves (`metrics`, `timings`).
-Nothing here trusts the payload: a key of the wrong type is as good as absent.
+tokens (`token_ids` in the event, a running total, a `token` each), and in what they say of themselves (`metrics`,
+`timings`). Nothing here trusts the payload: a key of the wrong type is as good as absent.
 """
 
 from __future__ import annotations
@@ -27,8 +28,13 @@ from genreport.records import (
 
 # what is kept of a message until it was redacted; only then is it cut to its limit, so that no cut tears a secret
 MESSAGE_ROOM = 16 * MESSAGE_LIMIT
+COMPLETIONS, CHAT, TGI, OLLAMA = "/v1/completions", "/v1/chat/completions", "/generate_stream", "/api/generate"
 _REASONING_KEYS = ("reasoning_content", "reasoning")
+_CALL_KEYS = ("name", "arguments")
 _SERVER_KEYS = ("timings", "metrics")
+# llama.cpp's names for what Ollama, which is built on it, says in its last line
+_OLLAMA_COUNTS = {"prompt_n": "prompt_eval_count", "predicted_n": "eval_count"}
+_OLLAMA_TIMES = {"prompt_ms": "prompt_eval_duration", "predicted_ms": "eval_duration", "load_ms": "load_duration"}
 _LARGEST = 2**53  # no count and no duration of a server is larger, and every reader of JSON holds it
 _JSON = json.JSONDecoder(parse_constant=lambda _: None)  # NaN and Infinity are no JSON, and no number to keep
 
@@ -48,6 +54,13 @@ class Event(NamedTuple):
     finish: str | None = None
     server: dict[str, Any] | None = None
     failure: Failure | None = None
+
+
+def endpoint(body: dict[str, Any]) -> str:
+    """Where a request body goes; no two dialects share the key that tells."""
+    if "messages" in body:
+        return CHAT
+    return TGI if "inputs" in body else OLLAMA if "raw" in body else COMPLETIONS
 
 
 def parse(payload: str) -> Event | None:
@@ -112,6 +125,10 @@ def _event(body: dict[str, Any]) -> Event | None:
     choices = body.get("choices")
     if isinstance(choices, list) and choices:
         return _choice(_dict(choices[0]), usage, server)
+    if isinstance(body.get("token"), dict):
+        return _tgi(body["token"], _dict(body.get("details")))
+    if "response" in body and "done" in body:
+        return _ollama(body)
     return Event(USAGE, usage=usage, server=server) if usage or server else None
 
 
@@ -119,18 +136,58 @@ def _choice(choice: dict[str, Any], usage: Usage | None, server: dict[str, Any] 
     delta = _dict(choice.get("delta"))
     content = _text(delta.get("content")) or _text(choice.get("text"))
     reasoning = any(_text(delta.get(key)) for key in _REASONING_KEYS)
+    output = content or _text(delta.get("refusal")) or _calls_a_tool(delta)
     ids = choice.get("token_ids")
     count = len(ids) if isinstance(ids, list) else None
     generated = _count(_dict(_dict(server).get("timings")).get("predicted_n"))
     finish = choice.get("finish_reason")
     return Event(
-        kind=REASONING if reasoning and not content else CONTENT if content or count else _silent(delta),
+        kind=REASONING if reasoning and not output else CONTENT if output or count else _silent(delta),
         text=content,
         token_ids=count,
         cumulative_tokens=usage.completion_tokens if generated is None and usage else generated,
         usage=usage,
         finish=clean(finish, MESSAGE_ROOM) if isinstance(finish, str) else None,
         server=server,
+    )
+
+
+def _calls_a_tool(delta: dict[str, Any]) -> bool:
+    """Whether it carries a piece of a tool call: its name and arguments are generated tokens like those of a text."""
+    calls = delta.get("tool_calls")
+    told = [_dict(_dict(call).get("function")) for call in (calls if isinstance(calls, list) else [])]
+    return any(_text(each.get(key)) for each in (*told, _dict(delta.get("function_call"))) for key in _CALL_KEYS)
+
+
+def _tgi(token: dict[str, Any], details: dict[str, Any]) -> Event:
+    """One token an event, with text or without; the last one has the details."""
+    finish = details.get("finish_reason")
+    special = token.get("special") is True  # an end of sequence: generated, and counted, but no text
+    counts = {"prompt_tokens": "input_length", "completion_tokens": "generated_tokens"}
+    return Event(
+        kind=CONTENT,
+        text="" if special else _text(token.get("text")),
+        token_ids=1,
+        usage=Usage(**{key: _count(details.get(name)) for key, name in counts.items()}) if details else None,
+        finish=clean(finish, MESSAGE_ROOM) if isinstance(finish, str) else None,
+    )
+
+
+def _ollama(body: dict[str, Any]) -> Event:
+    """A line with text, or the last one with counts, and durations that become `timings` in milliseconds."""
+    text, reason = _text(body["response"]), body.get("done_reason")
+    reasoning = bool(_text(body.get("thinking"))) and not text
+    if body["done"] is not True:
+        return Event(REASONING if reasoning else CONTENT if text else EMPTY, text)
+    counts = {key: _count(body.get(name)) for key, name in _OLLAMA_COUNTS.items()}
+    spent = {key: ns / 1e6 for key, name in _OLLAMA_TIMES.items() if (ns := _count(body.get(name))) is not None}
+    stated = {key: count for key, count in counts.items() if count is not None}
+    return Event(
+        kind=CONTENT if text else REASONING if reasoning else EMPTY,
+        text=text,
+        usage=Usage(prompt_tokens=counts["prompt_n"], completion_tokens=counts["predicted_n"]) if stated else None,
+        finish=clean(reason, MESSAGE_ROOM) if isinstance(reason, str) else "done",
+        server={"timings": stated | spent} if stated or spent else None,
     )
 
 

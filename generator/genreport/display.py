@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from math import floor, log10
 
+from genreport.words import say
+
 NARROW = "\u202f"  # between a number and its unit, so that they never part at a line end
 
 _SECONDS = ((1, "s"), (1e-3, "ms"), (1e-6, "µs"))
@@ -18,6 +20,8 @@ _SCALES = {
     "FLOP": tuple((size, f"{prefix}FLOP") for size, prefix in _FLOPS),
 }
 _SUFFIX = {"share": "%", "ratio": "×", "count": "", "1": ""}
+NOISE = 1e-9  # below it stands the rounding of arithmetic, not a measurement
+_WORDS = {"tokens"}  # units that are no symbols
 
 
 def shown(value: float, unit: str) -> str:
@@ -29,8 +33,13 @@ def shown(value: float, unit: str) -> str:
     if unit in _SCALES:
         size, name = _scale(abs(value), _SCALES[unit])
         return f"{digits(value / size)}{NARROW}{name}"
-    name = _SUFFIX.get(unit, unit)
+    name = _SUFFIX.get(unit, named(unit))
     return f"{digits(value)}{NARROW}{name}" if name else digits(value)
+
+
+def named(unit: str) -> str:
+    """A unit as a reader sees it."""
+    return say(f"unit.{unit}") if unit in _WORDS else unit
 
 
 def _scale(value: float, scales: tuple[tuple[float, str], ...]) -> tuple[float, str]:
@@ -42,7 +51,7 @@ def _scale(value: float, scales: tuple[tuple[float, str], ...]) -> tuple[float, 
 
 def digits(value: float, significant: int = 3) -> str:
     """Three significant digits, thousands separated; whole numbers are never rounded."""
-    if value == 0:
+    if abs(value) < NOISE:
         return "0"
     if float(value).is_integer():
         return f"{int(value):,}".replace("-", "−")

@@ -2,11 +2,13 @@
 
 GenreportError            exit 1
 ├── PlanError             exit 2: the plan has mistakes; all of them at once, each with its line
+├── OptionError           exit 2: a value of the command line cannot be read
 ├── RoundError            the round cannot be read or written
 │   ├── NoRound           nothing there, or not a round
 │   ├── WrongFormat       written by another format version
 │   └── Tampered          a sealed file is missing or changed
 ├── EngineError           an engine did not start, answer or stop
+├── ConditionError        exit 3: a round is recorded and sealed, and a level shows what its plan says it must not
 ├── BuildError            the site could not be built; the old one stays
 └── AuditError            a built site says something its evidence does not
 """
@@ -32,6 +34,12 @@ class PlanError(GenreportError):
         super().__init__("\n".join(f"{path}:{line}: {message}" for line, message in self.mistakes))
 
 
+class OptionError(GenreportError):
+    """A value of the command line that cannot be read."""
+
+    exit_code = 2
+
+
 class RoundError(GenreportError):
     """The round cannot be read or written."""
 
@@ -50,6 +58,12 @@ class Tampered(RoundError):
 
 class EngineError(GenreportError):
     """An engine did not start, answer or stop as it should."""
+
+
+class ConditionError(GenreportError):
+    """Levels that failed the conditions of their plan, a line each."""
+
+    exit_code = 3
 
 
 class BuildError(GenreportError):

@@ -10,49 +10,96 @@ import ast
 import gzip
 import hashlib
 import json
+import math
 import operator
 import re
 from collections import ChainMap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
-from itertools import accumulate
 from typing import Any
 
 import numpy as np
+import orjson
 import yaml
 
 from genreport.errors import AuditError
 
 
+def _no_other(round: str, figure: str, seal: str) -> Any:
+    raise AuditError("no other round is at hand", where=f"{round}: {figure}")
+
+
 class Evidence:
-    """The files of one round, each read once; `read` gives a file's bytes as stored."""
+    """The files of one round, each read once a level; `read` gives a file's bytes as stored."""
 
     def __init__(
-        self, read: Callable[[str], bytes], columns: Mapping[str, str], tallies: Mapping[str, int] | None = None
+        self,
+        read: Callable[[str], bytes],
+        columns: Mapping[str, str],
+        tallies: Mapping[str, int] | None = None,
+        foreign: Callable[[str, str, str], Any] | None = None,
     ) -> None:
         self.read, self.columns, self.tallies = read, columns, tallies or {}
+        self.foreign = foreign or _no_other
         self.text = cache(self._text)
         self.lines = cache(lambda file: self.text(file).split("\n"))
         self.rows = cache(self._rows)
         self.selected = cache(self._selected)
+        self.cells = cache(self._cells)
         self.column = cache(self._column)
+        self.samples = cache(self._samples)
+        self.series = cache(self._series)
         self.tree = cache(self._tree)
+        self._held: set[str] = set()
+
+    def turn_to(self, files: Iterable[str]) -> None:
+        """Lets go of the levels before where these files are of others: the rows of all may not fit into the memory."""
+        levels = {"/".join(file.split("/")[:4]) for file in files if file.startswith("levels/")}
+        if levels and self._held.isdisjoint(levels):
+            self._let_go()
+        self._held |= levels
+
+    def _let_go(self) -> None:
+        for kept in (self.text, self.lines, self.rows, self.selected, self.cells, self.column, self.samples, self.series,
+                     self.tree):  # fmt: skip
+            kept.cache_clear()
+        self._held.clear()
+
+    def _data(self, file: str) -> bytes:
+        data = self.read(file)
+        return gzip.decompress(data) if file.endswith(".gz") else data
 
     def _text(self, file: str) -> str:
-        data = self.read(file)
-        return (gzip.decompress(data) if file.endswith(".gz") else data).decode("utf-8", "replace")
+        return self._data(file).decode("utf-8", "replace")
 
     def _rows(self, file: str) -> list[dict[str, Any]]:
-        return [primitives(json.loads(line)) for line in self.lines(file) if line]
+        return [primitives(_json(line)) for line in self._data(file).split(b"\n") if line]
 
-    def _selected(self, files: tuple[str, ...], where: str) -> list[dict[str, Any]]:
-        return [row for file in files for row in self.rows(file) if evaluate(where, row)]
+    def _selected(self, file: str, where: str) -> list[dict[str, Any]]:
+        return [row for row in self.rows(file) if evaluate(where, row)]
 
-    def _column(self, files: tuple[str, ...], where: str, name: str) -> np.ndarray:
+    def count(self, files: Iterable[str], where: str) -> int:
+        """How many rows a selection keeps."""
+        return sum(len(self.selected(file, where)) for file in files)
+
+    def _cells(self, file: str, where: str, name: str) -> np.ndarray:
         text = self.columns.get(name, name)
-        cells = [evaluate(text, row) for row in self.selected(files, where)]
+        cells = [evaluate(text, row) for row in self.selected(file, where)]
         cells = [np.atleast_1d(cell) for cell in cells if cell is not None]
         return np.concatenate(cells) if cells else np.array([])
+
+    def _column(self, files: tuple[str, ...], where: str, name: str) -> np.ndarray:
+        cells = [self.cells(file, where, name) for file in files]
+        cells = [found for found in cells if len(found)]
+        return np.concatenate(cells) if cells else np.array([])
+
+    def _samples(self, file: str) -> list[Any]:
+        return [_json(line) for line in self._data(file).split(b"\n") if line]
+
+    def _series(self, file: str, series: str) -> tuple[np.ndarray, np.ndarray]:
+        head, *rows = self.samples(file)
+        values = [_sample(head, row, series) for row in rows]
+        return np.array([row[0] for row in rows], float) / 1e6, np.array(values, float)
 
     def _tree(self, file: str) -> Any:
         text = self.text(file)
@@ -69,18 +116,28 @@ class Evidence:
 # numbers that no request has, by docs/method.md: such a record is not sound, and nothing of it is read
 _LONGEST_US, _MOST_TOKENS, _MOST_IN_ALL = 10**12, 100_000, 1_000_000
 _COUNTED = ("prompt", "completion", "cached")
+
+
+def _letters(letters: bytes) -> np.ndarray:
+    """Whether a byte is one of these letters, by its number."""
+    return np.isin(np.arange(256), np.frombuffer(letters, np.uint8))
+
+
+# kinds of events that hold text, and those of all choices
+_TEXT, _CHOICES = _letters(b"tk"), _letters(b"rtke")
 _NOTHING = {"due_us": 0, "t0_us": None, "end_us": 0, "gaps_us": [], "kinds": "", "tokens": None, "usage": None,
             "asked_input": 1, "asked_output": 1}  # fmt: skip
 
 
 def _possible(record: dict[str, Any]) -> bool:
-    usage, tokens = record["usage"] or {}, record["tokens"] or []
-    stamps = [record["due_us"], record["t0_us"], record["end_us"], *record["gaps_us"]]
+    usage, gaps, tokens = record["usage"] or {}, record["gaps_us"] or [0], record["tokens"] or [0]
+    stamps = [record["due_us"], record["t0_us"], record["end_us"], min(gaps), max(gaps)]
     counts = [record["asked_input"], record["asked_output"], *(usage.get(f"{of}_tokens") for of in _COUNTED)]
     return not (
         any(abs(stamp) > _LONGEST_US for stamp in stamps if stamp is not None)
         or any(count < 0 or count > _LONGEST_US for count in counts if count is not None)
-        or any(count < 0 or count > _MOST_TOKENS for count in tokens)
+        or min(tokens) < 0
+        or max(tokens) > _MOST_TOKENS
         or sum(tokens) > _MOST_IN_ALL
     )
 
@@ -89,27 +146,28 @@ def primitives(record: dict[str, Any]) -> dict[str, Any]:
     """What a column formula may name, in seconds and tokens, from one line of `requests.jsonl`."""
     possible = _possible(record)
     record = record if possible else record | _NOTHING
-    t0, gaps, kinds, usage = record["t0_us"], record["gaps_us"], record["kinds"], record["usage"] or {}
-    stamps = [t0 + elapsed for elapsed in accumulate(gaps)] if t0 is not None else []
-    text = [k for k, kind in enumerate(kinds) if kind in "tk"] if stamps else []
-    tokens = None if record["tokens"] is None else [max(1, record["tokens"][k]) for k in text]
-    counted = usage.get("completion_tokens")
-    sound = possible and all(gap >= 0 for gap in gaps) and (not stamps or stamps[-1] <= record["end_us"])
+    t0, gaps, usage = record["t0_us"], np.array(record["gaps_us"], np.int64), record["usage"] or {}
+    stamps = np.cumsum(gaps) + t0 if t0 is not None else np.array([], np.int64)
+    kinds = np.frombuffer(record["kinds"].encode("ascii", "replace") if len(stamps) else b"", np.uint8)
+    text, choices = _TEXT[kinds], _CHOICES[kinds]
+    counted, given = usage.get("completion_tokens"), record["tokens"]
+    tokens = None if given is None else np.maximum(1, np.array(given if len(stamps) else [], np.int64)[text])
+    sound = possible and not (gaps < 0).any() and (not len(stamps) or stamps[-1] <= record["end_us"])
     return {
         "index": record["index"],
         "seed": record["seed"],
         "answer": _fingerprint(record.get("text", "")),
-        "sound": sound,
-        "ok": record["failure"] is None and bool(text) and sound,
+        "sound": bool(sound),
+        "ok": record["failure"] is None and bool(text.any() and sound),
         "warmup": record["warmup"],
         "due_s": record["due_us"] / 1e6,
         "t0_s": None if t0 is None else t0 / 1e6,
         "end_s": record["end_us"] / 1e6,
-        "text_s": np.array([stamps[k] for k in text]) / 1e6,
-        "text_tokens": np.array([1] * len(text) if tokens is None else tokens, int),
-        "choices_s": np.array([stamps[k] for k, kind in enumerate(kinds) if stamps and kind in "rtke"]) / 1e6,
-        "event_gaps_us": np.array(gaps),
-        "n": sum(tokens) if counted is None and tokens is not None else counted,
+        "text_s": stamps[text] / 1e6,
+        "text_tokens": np.ones(text.sum(), np.int64) if tokens is None else tokens,
+        "choices_s": stamps[choices] / 1e6,
+        "event_gaps_us": gaps,
+        "n": int(tokens.sum()) if counted is None and tokens is not None else counted,
         "prompt_n": usage.get("prompt_tokens"),
         "cached_n": usage.get("cached_tokens"),
         "asked_input": record["asked_input"],
@@ -152,12 +210,17 @@ def _stated(value: Any, most: float) -> float | None:
 
 def recompute(figure: Mapping[str, Any], evidence: Evidence, known: Mapping[str, Any]) -> Any:
     """Value of one manifest figure from its sources and from the values of its inputs in the manifest."""
+    evidence.turn_to(file for source in figure.get("sources", []) for file in _files(source))
     inputs = {alias: _input(given, known) for alias, given in figure.get("inputs", {}).items()}
     try:
         located = [_located(source, evidence) for source in figure.get("sources", [])]
         return evaluate(figure["formula"], ChainMap(inputs, *located))
     except (KeyError, IndexError, TypeError, ValueError, ZeroDivisionError, SyntaxError) as error:
         raise AuditError(f"{type(error).__name__}: {error}", where=f"{figure['id']}: {figure['formula']}") from None
+
+
+def _files(source: Mapping[str, Any]) -> Sequence[str]:
+    return source["files"] if "files" in source else [source["file"]] if "file" in source else ()
 
 
 def _input(given: Any, known: Mapping[str, Any]) -> Any:
@@ -184,6 +247,10 @@ def _located(source: Mapping[str, Any], evidence: Evidence) -> Mapping[str, Any]
             return _samples(source, evidence)
         case "tally":
             return {"tally": evidence.tallies[source["what"]]}
+        case "given":
+            return {"given": _first_group(source["pattern"], source["text"])}
+        case "foreign":
+            return {"foreign": evidence.foreign(source["round"], source["figure"], source["seal"])}
     raise AuditError(f"unknown kind of source {source['type']!r}")
 
 
@@ -195,18 +262,26 @@ def _first_group(pattern: str, text: str) -> str:
 
 
 def _samples(source: Mapping[str, Any], evidence: Evidence) -> dict[str, np.ndarray]:
-    head, *rows = (json.loads(line) for line in evidence.lines(source["file"]) if line)
     first, last = source["lines"]
-    kept = [(row[0], _sample(head, row, source["series"])) for row in rows[first - 2 : last - 1]]
-    kept = [(t, value) for t, value in kept if value is not None]
-    return {"t_s": np.array([t for t, _ in kept]) / 1e6, "sample": np.array([value for _, value in kept], float)}
+    t_s, values = (column[first - 2 : last - 1] for column in evidence.series(source["file"], source["series"]))
+    known = ~np.isnan(values)
+    return {"t_s": t_s[known], "sample": values[known]}
 
 
 def _sample(head: dict[str, Any], row: list, series: str) -> float | None:
-    """One series of a sample; of `/slots` the tokens that all busy slots hold together."""
+    """One series of a sample, if it has it; of `/slots` the tokens that all busy slots hold together."""
     if series == "resident_tokens" and "series" not in head:
         return sum(sum(slot[1:]) for slot in row[1])
-    return row[head["series"].index(series) + 1]
+    place = head["series"].index(series) + 1
+    return row[place] if place < len(row) else None
+
+
+def _json(line: bytes) -> Any:
+    """A line's value; orjson is three times as fast, and leaves numbers beyond 64 bits and bad UTF-8 to `json`."""
+    try:
+        return orjson.loads(line)
+    except orjson.JSONDecodeError:
+        return json.loads(line.decode("utf-8", "replace"))
 
 
 class _Columns(dict):
@@ -252,7 +327,8 @@ def usl(c: np.ndarray, x: np.ndarray) -> tuple[float, float, float]:
     def lam(sigma: float, kappa: float) -> tuple[float, float]:
         g = c / (1 + sigma * (c - 1) + kappa * c * (c - 1))
         best = g @ x / (g @ g)
-        return float(np.sum((x - best * g) ** 2)), float(best)
+        off = x - best * g
+        return float(off @ off), float(best)
 
     def sigma_of(kappa: float) -> float:
         return _lowest(lambda root: lam(root**3, kappa)[0]) ** 3
@@ -268,9 +344,17 @@ def _lowest(f: Callable[[float], float]) -> float:
     grid = np.linspace(0, 1, 25)
     k = int(np.argmin([f(t) for t in grid]))
     low, high, step = grid[max(k - 1, 0)], grid[min(k + 1, 24)], (5**0.5 - 1) / 2
+    a, b = high - step * (high - low), low + step * (high - low)
+    fa, fb = f(a), f(b)
     for _ in range(42):
-        a, b = high - step * (high - low), low + step * (high - low)
-        low, high = (low, b) if f(a) <= f(b) else (a, high)
+        if fa <= fb:
+            high, b, fb = b, a, fa
+            a = high - step * (high - low)
+            fa = f(a)
+        else:
+            low, a, fa = a, b, fb
+            b = low + step * (high - low)
+            fb = f(b)
     return float(min((grid[k], (low + high) / 2), key=f))
 
 
@@ -349,11 +433,24 @@ def number(text: str) -> float:
 
 def percentile(x: np.ndarray, q: Any) -> Any:
     """Linear-interpolated order statistic(s), by sorting here rather than by numpy.percentile."""
-    x = np.sort(np.asarray(x, float))
+    x = _ordered(x)
     place = np.asarray(q, float) / 100 * (len(x) - 1)
     low = np.floor(place).astype(int)
     high = np.minimum(low + 1, len(x) - 1)
     return x[low] + (x[high] - x[low]) * (place - low)
+
+
+class _Last:
+    """The values that were sorted last: a level's percentiles are asked for one after the other."""
+
+    given: Any = None
+    ordered: np.ndarray
+
+
+def _ordered(x: Any) -> np.ndarray:
+    if x is not _Last.given:
+        _Last.given, _Last.ordered = x, np.sort(np.asarray(x, float))
+    return _Last.ordered
 
 
 def _bucket(bounds: np.ndarray, buckets: np.ndarray, q: float) -> tuple[float, float, float]:
@@ -378,6 +475,80 @@ def histogram_width(bounds: np.ndarray, buckets: np.ndarray, q: float) -> float:
     return high - low
 
 
+def variance(x: np.ndarray) -> float:
+    """Sample variance, by the differences of all pairs."""
+    x = np.asarray(x, float)
+    return float(np.sum((x[:, None] - x[None, :]) ** 2) / (2 * len(x) * (len(x) - 1)))
+
+
+def t_tail(t: float, freedom: float) -> float:
+    """Probability that Student's t exceeds t, by the incomplete beta function."""
+    if t < 0:
+        return 1 - t_tail(-t, freedom)
+    return _beta_share(freedom / (freedom + t * t), freedom / 2, 0.5) / 2
+
+
+def _beta_share(x: float, a: float, b: float) -> float:
+    """The regularised incomplete beta function, by its continued fraction on the side where that converges fast."""
+    if x in (0.0, 1.0):
+        return x
+    if x > (a + 1) / (a + b + 2):
+        return 1 - _beta_share(1 - x, b, a)
+    front = a * math.log(x) + b * math.log1p(-x) + math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b)
+    return math.exp(front) / a / _continued(x, a, b)
+
+
+def _continued(x: float, a: float, b: float) -> float:
+    """What the beta function's power is divided by: 1 + d1 / (1 + d2 / (1 + …)), in twice as many terms until it stands."""
+    found, before = 0.0, None
+    terms = 16
+    while found != before and terms < 20_000:
+        before, found = found, 1.0
+        for k in range(terms, 0, -1):
+            found = 1 + _term(k, x, a, b) / found
+        terms *= 2
+    return found
+
+
+def _term(k: int, x: float, a: float, b: float) -> float:
+    m = k // 2
+    if k % 2:
+        return -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
+    return m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
+
+
+@cache
+def t_quantile(p: float, freedom: float) -> float:
+    """Quantile of Student's t, by bisection of its tail."""
+    if p > 0.5:
+        return -t_quantile(1 - p, freedom)
+    low, high = 0.0, 1.0
+    while t_tail(high, freedom) > p:
+        low, high = high, 2 * high
+    while low < (middle := (low + high) / 2) < high and high - low > 1e-15 * high:
+        low, high = (middle, high) if t_tail(middle, freedom) > p else (low, middle)
+    return -(low + high) / 2
+
+
+def adjusted(p: Any, family: np.ndarray) -> Any:
+    """p after Benjamini–Hochberg over a family: the least m · p' / rank among the family's p' that are not below it."""
+    family = np.sort(np.asarray(family, float))
+    scaled = family * len(family) / np.searchsorted(family, family, side="right")
+    found = [min(1.0, scaled[np.searchsorted(family, each, side="left") :].min()) for each in np.atleast_1d(p)]
+    return np.array(found) if np.ndim(p) else found[0]
+
+
+def bootstrap_error(values: np.ndarray, repeats: np.ndarray, q: float, resamples: int, seed: int) -> float:
+    """Spread of a two-level bootstrap of the mean log percentile: every resample is built and sorted."""
+    draw, ends = np.random.default_rng(seed), np.cumsum(np.atleast_1d(repeats)).astype(int)
+    parts = [np.sort(values[end - int(count) : end]) for end, count in zip(ends, np.atleast_1d(repeats), strict=True)]
+    found = []
+    for _ in range(resamples):
+        drawn = [parts[k] for k in draw.integers(0, len(parts), len(parts))]
+        found.append(sum(math.log(percentile(part[draw.integers(0, len(part), len(part))], q)) for part in drawn))
+    return math.sqrt(variance(np.array(found) / len(parts)))
+
+
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "percentile": percentile, "mean": lambda x: float(np.sum(x) / len(x)), "sum": np.sum, "count": len, "min": np.min,
     "max": np.max, "median": lambda x: percentile(x, 50), "abs": np.abs, "sqrt": np.sqrt, "log": np.log, "exp": np.exp,
@@ -385,7 +556,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "number": number, "usl": usl, "knee": knee, "crossings": crossings, "loglog_at": loglog_at,
     "crossings_linear_logx": crossings_linear_logx, "len": len, "float": float, "held": held,
     "histogram_percentile": histogram_percentile, "histogram_width": histogram_width, "agreement": agreement,
-    "front_crossings": front_crossings,
+    "front_crossings": front_crossings, "variance": variance, "t_tail": t_tail, "t_quantile": t_quantile,
+    "adjusted": adjusted, "bootstrap_error": bootstrap_error,
 }  # fmt: skip
 
 _BINARY = {
@@ -400,45 +572,58 @@ _COMPARE = {
 _UNARY = {ast.USub: operator.neg, ast.UAdd: operator.pos, ast.Not: operator.not_}
 
 
-@cache
-def _parsed(text: str) -> ast.expr:
-    return ast.parse(text, mode="eval").body
+Formula = Callable[[Mapping[str, Any]], Any]
 
 
 def evaluate(text: str, names: Mapping[str, Any]) -> Any:
     """Value of a formula text; only arithmetic, comparisons, indexing and the functions above exist in it."""
-    return _value(_parsed(text), names)
+    return _compiled(text)(names)
 
 
-def _value(node: ast.expr, names: Mapping[str, Any]) -> Any:  # noqa: C901 - one case a kind of node
+@cache
+def _compiled(text: str) -> Formula:
+    """A formula as a function of its names: a column's is asked row by row, so its text is taken apart but once."""
+    return _formula(ast.parse(text, mode="eval").body)
+
+
+def _formula(node: ast.expr) -> Formula:  # noqa: C901 - one case a kind of node
     match node:
         case ast.Constant(value=value) if isinstance(value, (int, float)):
-            return value
+            return lambda names: value
         case ast.Name(id="none" | "None"):
-            return None
+            return lambda names: None
         case ast.Name(id=name):
-            return names[name]
+            return operator.itemgetter(name)
         case ast.BinOp(left, op, right):
-            return _BINARY[type(op)](_value(left, names), _value(right, names))
+            return _both(_BINARY[type(op)], left, right)
         case ast.UnaryOp(op, operand):
-            return _UNARY[type(op)](_value(operand, names))
+            return _applied(_UNARY[type(op)], [operand])
         case ast.BoolOp(op, parts):
-            short = all if isinstance(op, ast.And) else any
-            return short(bool(_value(part, names)) for part in parts)
+            short, inner = all if isinstance(op, ast.And) else any, [_formula(part) for part in parts]
+            return lambda names: short(bool(part(names)) for part in inner)
         case ast.Compare(left, [op], [right]):
-            return _COMPARE[type(op)](_value(left, names), _value(right, names))
+            return _both(_COMPARE[type(op)], left, right)
         case ast.IfExp(test, body, orelse):
-            return _value(body if _value(test, names) else orelse, names)
-        case ast.Subscript(value, slice):
-            return _value(value, names)[_index(slice, names)]
+            holds, then, other = _formula(test), _formula(body), _formula(orelse)
+            return lambda names: then(names) if holds(names) else other(names)
+        case ast.Subscript(value, ast.Slice(lower, upper, step)):
+            whole, ends = _formula(value), [part and _formula(part) for part in (lower, upper, step)]
+            return lambda names: whole(names)[slice(*(end and end(names) for end in ends))]
+        case ast.Subscript(value, index):
+            return _both(operator.getitem, value, index)
         case ast.List(parts) | ast.Tuple(parts):
-            return np.array([_value(part, names) for part in parts], dtype=float)
+            listed = [_formula(part) for part in parts]
+            return lambda names: np.array([part(names) for part in listed], dtype=float)
         case ast.Call(ast.Name(id=function), arguments, []) if function in FUNCTIONS:
-            return FUNCTIONS[function](*(_value(argument, names) for argument in arguments))
+            return _applied(FUNCTIONS[function], arguments)
     raise SyntaxError(f"{ast.unparse(node)} is no part of the formula language")
 
 
-def _index(node: ast.expr, names: Mapping[str, Any]) -> Any:
-    if isinstance(node, ast.Slice):
-        return slice(*(None if part is None else _value(part, names) for part in (node.lower, node.upper, node.step)))
-    return _value(node, names)
+def _both(apply: Callable[[Any, Any], Any], left: ast.expr, right: ast.expr) -> Formula:
+    one, other = _formula(left), _formula(right)
+    return lambda names: apply(one(names), other(names))
+
+
+def _applied(apply: Callable[..., Any], parts: Sequence[ast.expr]) -> Formula:
+    inner = [_formula(part) for part in parts]
+    return lambda names: apply(*[part(names) for part in inner])

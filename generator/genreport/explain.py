@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from genreport.display import shown
 from genreport.errors import GenreportError
-from genreport.provenance import Ledger, Line, Lines, Pointer, Quantity, Rows, Samples, Source, Tally
+from genreport.provenance import Foreign, Given, Ledger, Line, Lines, Pointer, Quantity, Rows, Samples, Source, Tally
 from genreport.rounds import Round
 
 WIDTH = 160
@@ -65,6 +65,10 @@ def _source(round: Round, source: Source) -> Iterator[str]:
             yield f"samples  {series}, lines {first}–{last} of {file}"
         case Tally(what):
             yield f"count    of {what} in the manifest"
+        case Given(option, text):
+            yield f"given    when the site was built: {option} {text}"
+        case Foreign(other, figure):
+            yield f"from     {other}: `genreport explain {other} {figure}` goes on there"
 
 
 def _quoted(round: Round, file: str, line: int) -> Iterator[str]:

@@ -9,11 +9,10 @@ import json
 import os
 import platform
 import re
-import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from importlib import metadata
 from pathlib import Path
@@ -21,9 +20,9 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from genreport import __version__
+from genreport import __version__, devices
 from genreport.errors import GenreportError
-from genreport.records import Ceiling, Gpu, MachineFacts
+from genreport.records import Ceiling, MachineFacts
 
 if TYPE_CHECKING:
     import numpy as np
@@ -62,7 +61,7 @@ def machine_facts() -> MachineFacts:
         os=_os_name(),
         python=platform.python_version(),
         packages={"genreport": __version__, **_versions("httpx", "numpy")},
-        gpus=_gpus(),
+        gpus=devices.gpus(),
         clocks=_clocks(),
     )
 
@@ -125,25 +124,6 @@ def _clocks() -> dict[str, Any]:
 
 def _mhz(khz: str | None) -> float | None:
     return int(khz) / 1000 if khz and khz.isdecimal() else None
-
-
-def _gpus() -> list[Gpu]:
-    if not (tool := shutil.which("nvidia-smi")):
-        return []
-    query = [tool, "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader,nounits"]
-    try:
-        return list(gpus_in(subprocess.run(query, capture_output=True, text=True, timeout=20, check=True).stdout))
-    except (OSError, subprocess.SubprocessError):
-        return []
-
-
-def gpus_in(text: str) -> Iterator[Gpu]:
-    """The accelerators of nvidia-smi's CSV (name, MiB, driver); "[N/A]" is not known, other lines are none."""
-    for line in text.splitlines():
-        parts = [part.strip() for part in line.rsplit(",", 2)]
-        if len(parts) == 3 and parts[0]:
-            memory = int(parts[1]) << 20 if parts[1].isdecimal() else None
-            yield Gpu(name=parts[0], memory_bytes=memory, driver=parts[2] if parts[2][:1].isdecimal() else None)
 
 
 # ---- ceilings

@@ -7,25 +7,27 @@ refuses a bare number: what a template prints is text or a `Quantity`.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from numbers import Number
-from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from jinja2 import BytecodeCache, Environment, FileSystemLoader, StrictUndefined
 from jinja2.bccache import Bucket
 from markupsafe import Markup, escape
 
 from genreport.charts import Chart
+from genreport.charts.packing import dumped, packed
 from genreport.display import shown
 from genreport.errors import BuildError
 from genreport.figures import Figures
-from genreport.places import derivation_href, listing_href
-from genreport.provenance import Quantity
-from genreport.reports import Page
+from genreport.places import derivation_href, foreign_href, listing_href
+from genreport.provenance import Foreign, Ledger, Quantity
+from genreport.reports import Page, listed
 from genreport.rounds import PLAN
+from genreport.words import catalogue, say, templates_folder
 
 
 @dataclass(frozen=True)
@@ -37,46 +39,81 @@ class Written:
     figures: frozenset[str]
 
 
-def templates_folder() -> Path:
-    """The packaged templates, else the checkout's."""
-    bundled = Path(__file__).parent / "_bundle" / "templates"
-    return bundled if bundled.is_dir() else Path(__file__).parents[2] / "templates"
+def write(page: Page, ledger: Ledger, shared: dict[str, Any], printer: Printer | None = None) -> Written:
+    """Renders one page of a round; `printer` is given where it stands elsewhere than among the round's others."""
+    tools = "" if printer else _tools(shared["round_name"], "../" * page.path.count("/"))
+    printer = printer or Printer(ledger, "../" * page.path.count("/"))
+    context = {**shared, **page.context, "page": page, "up": printer.up}
+    text = _environment(printer).get_template(page.template).render(context)
+    return Written(page.path, text + tools, frozenset(printer.printed))
 
 
-def write(page: Page, ledger, shared: dict[str, Any]) -> Written:
-    """Renders one page of a round."""
-    up = "../" * page.path.count("/")
-    printer = Printer(ledger, up)
-    text = _environment(printer).get_template(page.template).render({**shared, **page.context, "page": page, "up": up})
-    return Written(page.path, text, frozenset(printer.printed))
+def _tools(round_name: str, up: str) -> str:
+    """What reading.js must know of a page: its round, the way to figures.js, and the words of the buttons it adds."""
+    words = json.dumps(catalogue()["tool"], ensure_ascii=False, separators=(",", ":"))
+    known = Markup('data-gr-round="{}" data-gr-up="{}" data-gr-words="{}"').format(round_name, up, words)
+    return f'\n<div class="gr-page" hidden {known}></div>\n'
+
+
+def list_entry(figures: Figures, shared: dict[str, Any]) -> str:
+    """The round's entry in the list of rounds, whose links lead from there."""
+    printer = Printer(figures.ledger, f"{quote(figures.round.name)}/")
+    return write(listed.page(figures), figures.ledger, shared, printer).text
+
+
+def round_list(entries: Sequence[str]) -> str:
+    """The list of rounds, from the entries that `list_entry` wrote."""
+    template = _environment(Printer(Ledger(), "")).get_template("rounds.md")
+    return template.render(entries=[Markup(entry) for entry in entries])
 
 
 class Printer:
-    """Turns quantities into links to their derivation and remembers which ones a page printed."""
+    """Turns quantities into links to their derivation and remembers which ones a page printed.
 
-    def __init__(self, ledger, up: str) -> None:
+    `alone`: the page has no site around it to lead into.
+    """
+
+    alone = False
+
+    def __init__(self, ledger: Ledger, up: str) -> None:
         self.ledger, self.up = ledger, up
         self.printed: set[str] = set()
 
     def number(self, given: Quantity | str) -> Markup:
         q = self.ledger[given] if isinstance(given, str) else given
         self.printed.add(q.id)
-        text = "n/a" if q.missing else shown(q.value, q.unit)
+        text = say("number.na") if q.missing else shown(q.value, q.unit)
         kind = "gr-num gr-na" if q.missing else "gr-num"
         marks = "" if q.missing else "".join(_mark(note) for note in q.notes if note in MARKS)
-        return Markup('<a class="{}" href="{}{}" data-id="{}" title="{}">{}</a>{}').format(
-            kind, self.up, derivation_href(q.id), q.id, _tooltip(q), text, Markup(marks)
+        # where figures.js lies beside the page a card says more, and sooner, than a title on each number would
+        title = Markup(' title="{}"').format(_tooltip(q)) if self.alone else ""
+        return Markup('<a class="{}" href="{}" data-id="{}"{}>{}</a>{}').format(
+            kind, self.target(q.id), q.id, title, text, Markup(marks)
         )
+
+    def target(self, id: str) -> str:
+        """Where a figure's derivation stands; that of a borrowed one stands in its own round."""
+        known = self.ledger.get(id)
+        source = known.sources[0] if known and known.sources else None
+        if isinstance(source, Foreign):
+            return self.up + foreign_href(source.round, source.figure)
+        return self.up + derivation_href(id)
 
     def chart(self, chart: Chart) -> Markup:
         self.printed.update(_ids(chart.spec))
-        spec = json.dumps(chart.spec, ensure_ascii=False, separators=(",", ":"))
+        # its height before it is drawn, so that nothing below moves and a reader who comes back finds the place
+        height = Markup(' style="--gr-height:{}px"').format(text) if (text := _height(chart.spec)) else ""
         return Markup(
-            '<div class="gr-chart" role="img" aria-label="{}" data-gr-spec="{}" data-gr-up="{}"></div>'
-        ).format(chart.alt, spec, self.up)
+            '<div class="gr-chart" role="img" aria-label="{}" data-gr-spec=\'{}\' data-gr-up="{}"{}></div>'
+        ).format(chart.alt, _quoted(dumped(packed(chart.spec))), self.up, height)
 
 
-# notes that a reader must see beside the number; their words are in templates/marks.html
+def _height(spec: dict[str, Any]) -> str:
+    """The height of a drawing in pixels, where it has but one."""
+    return str(spec["height"]) if isinstance(spec.get("height"), int) else ""
+
+
+# notes that a reader must see beside the number; their words are in templates/_parts.html
 MARKS = {
     "n_too_small": "†",
     "by_model": "‡",
@@ -92,8 +129,13 @@ def _mark(note: str) -> Markup:
 
 def _tooltip(q: Quantity) -> str:
     if q.missing:
-        return f"n/a: {q.reason}"
-    return q.formula + (f" · n = {q.n:,}" if q.n is not None else "")
+        return say("number.because", reason=q.reason)
+    return q.formula if q.n is None else say("number.counted", formula=q.formula, n=f"{q.n:,}")
+
+
+def _quoted(text: str) -> Markup:
+    """Text between single quotes in markup: in JSON double ones are many, and each would be five characters."""
+    return Markup(text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("'", "&#39;"))
 
 
 def _ids(spec: Any) -> set[str]:
@@ -131,6 +173,7 @@ def _environment(printer: Printer) -> Environment:
         finalize=_finalizer(printer),
     )
     environment.globals |= {"fig": printer.ledger.get, "chart": printer.chart, "lit": literal, "num": printer.number}
+    environment.globals |= {"say": say, "alone": printer.alone}
     environment.filters |= {"lit": literal, "day": _day}
     return environment
 

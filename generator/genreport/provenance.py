@@ -5,7 +5,7 @@ calling the function that made the value. The formula's names are
 
 - columns of the request rows it selects (`ttft_s`, `gap_s`, …, defined as text in `COLUMNS`),
 - its inputs: alias -> id of another quantity, or a tuple of ids (then the name is an array),
-- `line`, `field` or `sample`: what the source locates.
+- `line`, `field`, `sample`, `given` or `foreign`: what the source locates.
 
 Seconds, tokens, bytes everywhere; rounding happens once, in the page.
 """
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 
 from genreport.errors import GenreportError
 
@@ -114,7 +114,25 @@ class Tally:
     what: str
 
 
-Source = Rows | Line | Lines | Pointer | Samples | Tally
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A value of the command line of the build (`given` in the formula): option, text, and the pattern of the value."""
+
+    option: str
+    text: str
+    pattern: str
+
+
+@dataclass(frozen=True, slots=True)
+class Foreign:
+    """A figure of another round in the same site (`foreign` in the formula), and the SHA-256 of that round's seal."""
+
+    round: str
+    figure: str
+    seal: str
+
+
+Source = Rows | Line | Lines | Pointer | Samples | Tally | Given | Foreign
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +162,7 @@ class Quantity:
 
     def files(self) -> set[str]:
         """Every file its own sources name."""
-        own = (s for s in self.sources if not isinstance(s, Tally))
+        own = (s for s in self.sources if not isinstance(s, Tally | Given | Foreign))
         return {f for s in own for f in (s.files if isinstance(s, Rows) else (s.file,))}
 
 
@@ -206,7 +224,7 @@ class Ledger:
             "round": round_name,
             "columns": COLUMNS,
             "files": files,
-            "figures": [_plain(self._entries[i]) for i in ids],
+            "figures": [plain(self._entries[i]) for i in ids],
         }
 
 
@@ -215,7 +233,12 @@ def values(q: Quantity) -> tuple[float, ...]:
     return () if q.value is None else q.value if isinstance(q.value, tuple) else (q.value,)
 
 
-def _plain(q: Quantity) -> dict:
-    plain = asdict(q)
-    plain["sources"] = [{"type": type(s).__name__.lower(), **asdict(s)} for s in q.sources]
-    return {key: value for key, value in plain.items() if value not in (None, (), [], {})} | {"value": q.value}
+def plain(q: Quantity) -> dict:
+    """A figure as the manifest has it."""
+    found = _fields(q) | {"sources": [{"type": type(s).__name__.lower(), **_fields(s)} for s in q.sources]}
+    return {key: value for key, value in found.items() if value not in (None, (), [], {})} | {"value": q.value}
+
+
+def _fields(of: Quantity | Source) -> dict:
+    """Names and values, as they are: `asdict` would copy every point of every curve."""
+    return {name: getattr(of, name) for name in of.__slots__}

@@ -72,14 +72,18 @@ def _cut(value: Any, limit: int | None) -> Any:
 
 
 class Failure(Record):
-    """Why a request did not complete: its kind, the HTTP status if one came, and the server's words (cut)."""
+    """Why a request did not complete: its kind, the HTTP status if one came, and the server's words (cut).
+
+    `retry_after` is the value of that header as it came: no request is tried again for it.
+    """
 
     KEPT = frozenset({"kind"})
-    LIMITS: ClassVar[dict[str, int]] = {"message": MESSAGE_LIMIT}
+    LIMITS: ClassVar[dict[str, int]] = {"message": MESSAGE_LIMIT, "retry_after": 100}
 
     kind: FailureKind
     status: int | None = None
     message: str = ""
+    retry_after: str | None = None
 
 
 class Usage(Record):
@@ -243,6 +247,8 @@ class Architecture(Record):
     vocabulary: int | None = None
     context: int | None = None
     tied_embeddings: bool | None = None
+    # what a layer keeps of a token: keys and values in `full`, or why arithmetic over them does not hold
+    attention: Literal["full", "latent", "state", "window", "uneven"] | None = None
 
 
 class ModelFacts(Record):

@@ -1,4 +1,4 @@
-"""Server-sent events from bytes, however the network cut them."""
+"""Server-sent events, or lines of JSON, from bytes, however the network cut them."""
 
 from __future__ import annotations
 
@@ -51,3 +51,25 @@ class Decoder:
     def _dispatch(self) -> str | None:
         lines, self._data = self._data, []
         return b"\n".join(lines).decode("utf-8", "replace") if lines else None
+
+
+class Lines:
+    """The same for a stream of JSON lines: each line that is not blank is a payload."""
+
+    def __init__(self) -> None:
+        self._line: list[bytes] = []
+
+    def feed(self, data: bytes) -> list[str]:
+        """The payloads that these bytes complete."""
+        first, *rest = data.split(b"\n")
+        self._line.append(first)
+        if not rest:
+            return []
+        ended = [b"".join(self._line), *rest[:-1]]
+        self._line = rest[-1:]
+        return [line.decode("utf-8", "replace") for line in ended if line.strip()]
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether bytes are left that no line feed ended."""
+        return bool(b"".join(self._line).strip())

@@ -1,23 +1,23 @@
-"""The connection under the client: HTTP/1.1 over sockets that know when each read returned.
+"""The network under the client: HTTP/1.1 over connections that stamp a read as it returns.
 
-asyncio hands bytes to a protocol right after `recv`, and to the task that waits for them when its turn comes. With many
-streams the difference is milliseconds, so the stamp is taken in the protocol. One `recv` may hold several HTTP chunks:
-they share its stamp.
+An event loop hands bytes to a protocol right after `recv`, and to the task that waits for them when its turn comes. With
+many streams the difference is milliseconds, so stamps are taken in the protocol, and a task is woken twice an answer:
+when its head is complete, and at its end. One `recv` may hold several events: they share its stamp.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import ssl
 import time
-from collections import deque
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable
 
-import httpcore
+import httptools
 import httpx
 
-READ_US = "read_us"  # `get_extra_info` key of the latest read's stamp
+HEAD_BYTES = 100_000  # no head is nearly as large
+Take = Callable[[int, bytes], bool]  # a read's stamp and bytes of the body -> whether that is enough
 
 
 def monotonic_us() -> int:
@@ -25,216 +25,299 @@ def monotonic_us() -> int:
     return time.monotonic_ns() // 1000
 
 
-class Line(asyncio.Protocol, httpcore.AsyncNetworkStream, httpcore.AsyncNetworkBackend):
-    """One TCP or TLS connection: what httpcore calls a network stream, and the backend that opens it."""
+class DiedUnanswered(httpx.ReadError):
+    """The connection was closed before the first byte of an answer."""
 
-    def __init__(self) -> None:
-        self._transport: asyncio.Transport | None = None
-        self._reads: deque[tuple[int, bytes]] = deque()
+
+class Answer(httpx.AsyncByteStream):
+    """The answer to one request, as its bytes come: httptools tells it what they are."""
+
+    def __init__(self, line: Line, stall_s: float | None) -> None:
+        self._line, self._stall_s = line, stall_s
+        self._loop = asyncio.get_running_loop()
+        self._parser = httptools.HttpResponseParser(self)
         self._waiter: asyncio.Future[None] | None = None
-        self._ended = False
+        self._early: list[tuple[int, bytes]] = []  # came before anybody took it
+        self._take: Take = self._put_by
         self._error: Exception | None = None
-        self.read_us = 0
-        self.received = 0
+        self._head_bytes = 0
+        self._began = self._headed = self._stopped = False
+        self._sized = False  # its end is told by chunks or a length, not by the connection's
+        self.headers: list[tuple[bytes, bytes]] = []
+        self.status = 0
+        self.complete = self.reusable = False
+        self.read_us = monotonic_us()
+        self._watch = self._loop.call_later(stall_s, self._stalled) if stall_s else None
 
-    # asyncio's side
+    # what the line brings
 
-    def data_received(self, data: bytes) -> None:
-        self._reads.append((monotonic_us(), data))
-        self.received += len(data)
-        self._wake()
+    def data(self, read_us: int, data: bytes) -> None:
+        self.read_us, self._began = read_us, True
+        if not self._headed:
+            self._head_bytes += len(data)
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            self.fail(httpx.RemoteProtocolError(str(error) or type(error).__name__))
+        if not self._headed and self._head_bytes > HEAD_BYTES:
+            self.fail(httpx.RemoteProtocolError(f"no end of the head after {self._head_bytes} bytes"))
 
-    def eof_received(self) -> None:
-        self.connection_lost(None)
+    def lost(self, error: Exception | None) -> None:
+        """The connection is gone, in good order where there is no error."""
+        if self.complete or self._error:
+            return
+        if error is None:
+            self.read_us = monotonic_us()
+        if self._headed and not self._sized and error is None:
+            self.complete = True
+            self._wake()
+        elif not self._began:
+            self.fail(DiedUnanswered("the connection died before the answer began"))
+        elif error is not None:
+            self.fail(httpx.ReadError(str(error)))
+        else:
+            self.fail(httpx.RemoteProtocolError("the connection was closed within the answer"))
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        if not self._ended:
-            self._reads.append((monotonic_us(), b""))
-        self._ended, self._error = True, self._error or exc
-        self._wake()
+    def fail(self, error: Exception) -> None:
+        if not self.complete and self._error is None:
+            self._error = error
+            self._wake()
+        self.reusable = False
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
-    # httpcore's side
+    def _stalled(self) -> None:
+        quiet_s = (monotonic_us() - self.read_us) / 1e6
+        if quiet_s >= self._stall_s:
+            self.fail(httpx.ReadTimeout(f"no bytes for {self._stall_s:g} s"))
+        else:
+            self._watch = self._loop.call_later(self._stall_s - quiet_s, self._stalled)
 
-    async def connect_tcp(self, host, port, timeout=None, local_address=None, socket_options=None) -> Line:  # noqa: ASYNC109
-        with _connecting(timeout):
-            async with asyncio.timeout(timeout):
-                loop = asyncio.get_running_loop()
-                self._transport, _ = await loop.create_connection(lambda: self, host, port)
-        return self
+    # httptools' side
 
-    async def start_tls(self, ssl_context, server_hostname=None, timeout=None) -> Line:  # noqa: ASYNC109
-        loop, plain = asyncio.get_running_loop(), self._transport
-        try:
-            with _connecting(timeout):
-                async with asyncio.timeout(timeout):
-                    self._transport = await loop.start_tls(plain, self, ssl_context, server_hostname=server_hostname)
-        except BaseException:
-            plain.abort()
-            raise
-        return self
+    def on_message_begin(self) -> None:
+        self.reusable = False  # bytes behind the end of an answer belong to nobody
 
-    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ASYNC109
-        """What one `recv` brought, whole: h11 takes any size, and a part would need a stamp of its own."""
-        if not self._reads and not self._ended:
-            await self._arrival(timeout)
-        data = b""
-        if self._reads:
-            self.read_us, data = self._reads.popleft()
-        if not data and self._error:
-            raise httpcore.ReadError(str(self._error)) from self._error
-        return data
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self.headers.append((name, value))
+        if name.lower() in (b"transfer-encoding", b"content-length"):
+            self._sized = True
 
-    async def _arrival(self, timeout: float | None) -> None:  # noqa: ASYNC109
-        self._waiter = asyncio.get_running_loop().create_future()
-        try:
-            async with asyncio.timeout(timeout):
-                await self._waiter
-        except TimeoutError:
-            raise httpcore.ReadTimeout(f"no bytes for {timeout:g} s") from None
+    def on_headers_complete(self) -> None:
+        self.status = self._parser.get_status_code()
+        if self.status >= 200:
+            self._headed = True
+            self._wake()
 
-    async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109
-        """Hands the bytes over without waiting: a request is small, and a server that reads none of it stalls."""
-        if self._ended:
-            raise httpcore.WriteError("the server closed the connection")
-        self._transport.write(buffer)
+    def on_body(self, body: bytes) -> None:
+        if not self._stopped and self._take(self.read_us, body):
+            self._stopped = True
+            self._wake()
+
+    def on_message_complete(self) -> None:
+        if self.status < 200:  # a preliminary answer: the real one follows
+            self.headers.clear()
+            return
+        self.complete, self.reusable = True, self._parser.should_keep_alive()
+        self._wake()
+
+    def _put_by(self, read_us: int, data: bytes) -> bool:
+        self._early.append((read_us, data))
+        return False
+
+    # the client's side
+
+    async def head(self) -> None:
+        """Waits for status and headers."""
+        while not (self._headed or self.complete):
+            await self._news()
+
+    async def whole(self, take: Take) -> int:
+        """Hands over the body as it comes, in the turn in which it is read; the stamp of its end."""
+        early, self._early, self._take = self._early, [], take
+        self._stopped = any([take(read_us, data) for read_us, data in early]) or self._stopped
+        while not (self.complete or self._stopped):
+            await self._news()
+        return self.read_us
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        while True:
+            while self._early:
+                self.read_us, data = self._early.pop(0)
+                yield data
+            if self.complete:
+                return
+            self._take = self._put_by_and_wake
+            await self._news()
+
+    def _put_by_and_wake(self, read_us: int, data: bytes) -> bool:
+        self._wake()
+        return self._put_by(read_us, data)
+
+    async def _news(self) -> None:
+        if self._error is None:
+            self._waiter = self._loop.create_future()
+            await self._waiter
+        if self._error is not None and not self._early:
+            raise self._error
 
     async def aclose(self) -> None:
-        if self._transport is not None:
-            self._transport.abort()
-            await asyncio.sleep(0)  # asyncio frees the socket in its next turn
-
-    def get_extra_info(self, info: str) -> object:
-        match info:
-            case "read_us":
-                return self.read_us
-            case "is_readable":  # on an idle connection: the server has closed it
-                return self._ended or bool(self._reads)
-            case _:
-                return self._transport.get_extra_info(info)
+        if self._watch is not None:
+            self._watch.cancel()
+        self._parser = self._watch = None
+        await self._line.release(self)
 
 
-class DiedUnanswered(httpx.ReadError):
-    """The connection was closed before the first byte of an answer."""
+class Line(asyncio.Protocol):
+    """One TCP or TLS connection, and the answer that is under way on it."""
 
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+        self._transport: asyncio.Transport | None = None
+        self._answer: Answer | None = None
+        self._descriptor: int | None = None  # of a socket that may be written to directly
+        self._ended = False
 
-class _Connection(httpcore.AsyncHTTPConnection):
-    def __init__(self, origin: httpcore.Origin, tls: ssl.SSLContext | None) -> None:
-        self.line = Line()
-        super().__init__(origin, ssl_context=tls, network_backend=self.line)
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport
+        if transport.get_extra_info("ssl_object") is None:
+            self._descriptor = transport.get_extra_info("socket").fileno()
 
-    async def answer(self, request: httpcore.Request) -> httpcore.Response:
-        before = self.line.received
-        with _as_httpx():
-            try:
-                return await self.handle_async_request(request)
-            except (httpcore.ReadError, httpcore.WriteError, httpcore.RemoteProtocolError) as error:
-                if self.line.received > before:
-                    raise
-                raise DiedUnanswered("the connection died before the answer began") from error
+    def data_received(self, data: bytes) -> None:
+        read_us = time.monotonic_ns() // 1000
+        if self._answer is not None:
+            self._answer.data(read_us, data)
+        else:  # nobody asked
+            self._ended = True
+
+    def eof_received(self) -> None:
+        self.connection_lost(None)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._ended = True
+        if self._answer is not None:
+            self._answer.lost(exc)
+
+    @property
+    def usable(self) -> bool:
+        return not self._ended and not self._transport.is_closing()
+
+    def ask(self, request: bytes, stall_s: float | None, sent: Callable[[], None]) -> Answer:
+        """Sends a request; `sent` is called right before its first byte is."""
+        self._answer = Answer(self, stall_s)
+        sent()
+        try:
+            written = self._write_now(request)
+        except OSError as error:
+            self._answer.lost(error)
+        else:
+            if written < len(request):
+                self._transport.write(request[written:])
+        return self._answer
+
+    def _write_now(self, data: bytes) -> int:
+        """Writes past the event loop, which would do it in its next turn only; what the socket does not take is left."""
+        if self._descriptor is None or not self.usable or self._transport.get_write_buffer_size():
+            return 0
+        try:
+            return os.write(self._descriptor, data)
+        except BlockingIOError:
+            return 0
+
+    async def release(self, answer: Answer) -> None:
+        """Takes the line back from an answer that was read or given up."""
+        if self._answer is not answer:
+            return
+        self._answer = None
+        if answer.reusable and self.usable and self._wire.keeps:
+            self._wire.idle.append(self)
+        else:
+            await self.close()
+
+    async def close(self) -> None:
+        self._ended = True
+        self._transport.abort()
+        await asyncio.sleep(0)  # the loop frees the socket in its next turn
 
 
 class Wire(httpx.AsyncBaseTransport):
     """An httpx transport over `Line`s, for one server.
 
-    A kept connection that dies before the first byte of an answer is replaced once: a server may close one that it
-    announced to keep, and the request then finds it dead. `fresh=True` keeps none, so each request has its own and is
-    sent once.
+    A request's extension `sent` is called right before its first byte is sent. A kept connection that dies before the
+    first byte of an answer is replaced once: a server may close one that it announced to keep, and the request then
+    finds it dead. `fresh=True` keeps none, so each request has its own and is sent once.
     """
 
     def __init__(self, *, verify: bool | ssl.SSLContext = True, fresh: bool = False) -> None:
-        self._verify, self._fresh = verify, fresh
+        self._verify, self.keeps = verify, not fresh
         self._tls: ssl.SSLContext | None = None
-        self._idle: list[_Connection] = []
+        self.idle: list[Line] = []
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        plain = _plain(request)
         kept = await self._kept()
-        connection = kept or self._opened(plain)
         try:
-            response = await connection.answer(plain)
+            answer = await self._asked(kept or await self._opened(request), request)
         except DiedUnanswered:
             if kept is None:
                 raise
-            connection = self._opened(plain)
-            response = await connection.answer(plain)
-        return httpx.Response(
-            response.status,
-            headers=response.headers,
-            stream=_Body(response, connection, self),
-            extensions=response.extensions,
-        )
-
-    async def release(self, connection: _Connection) -> None:
-        """Takes back a connection whose answer was read or given up."""
-        if connection.is_idle() and not self._fresh:
-            self._idle.append(connection)
-        else:
-            await connection.aclose()
+            answer = await self._asked(await self._opened(request), request)
+        return httpx.Response(answer.status, headers=answer.headers, stream=answer)
 
     async def aclose(self) -> None:
-        while self._idle:
-            await self._idle.pop().aclose()
+        while self.idle:
+            await self.idle.pop().close()
 
-    async def _kept(self) -> _Connection | None:
-        while self._idle:
-            connection = self._idle.pop()
-            if not connection.has_expired():
-                return connection
-            await connection.aclose()
+    async def _asked(self, line: Line, request: httpx.Request) -> Answer:
+        extensions = request.extensions
+        stall_s = extensions.get("timeout", {}).get("read")
+        answer = line.ask(_on_the_wire(request), stall_s, extensions.get("sent", _nothing))
+        try:
+            await answer.head()
+        except BaseException:
+            await answer.aclose()
+            raise
+        return answer
+
+    async def _kept(self) -> Line | None:
+        while self.idle:
+            line = self.idle.pop()
+            if line.usable:
+                return line
+            await line.close()
         return None
 
-    def _opened(self, request: httpcore.Request) -> _Connection:
-        if request.url.scheme == b"https" and self._tls is None:
+    async def _opened(self, request: httpx.Request) -> Line:
+        url, wait_s = request.url, request.extensions.get("timeout", {}).get("connect")
+        if url.scheme not in ("http", "https") or not url.host:
+            raise httpx.UnsupportedProtocol(f"{url} is no address of an HTTP server")
+        if url.scheme == "https" and self._tls is None:
             self._tls = httpx.create_ssl_context(verify=self._verify, trust_env=False)
-        return _Connection(request.url.origin, self._tls)
+        port, tls = url.port or (443 if url.scheme == "https" else 80), self._tls if url.scheme == "https" else None
+        try:
+            async with asyncio.timeout(wait_s):
+                loop = asyncio.get_running_loop()
+                _, line = await loop.create_connection(lambda: Line(self), url.host, port, ssl=tls)
+        except TimeoutError as error:
+            raise httpx.ConnectTimeout(f"no connection in {wait_s:g} s" if wait_s else str(error)) from None
+        except OSError as error:
+            raise httpx.ConnectError(str(error)) from error
+        return line
 
 
-class _Body(httpx.AsyncByteStream):
-    def __init__(self, response: httpcore.Response, connection: _Connection, wire: Wire) -> None:
-        self._response, self._connection, self._wire = response, connection, wire
-        self._closed = False
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        with _as_httpx():
-            async for chunk in self._response.stream:
-                yield chunk
-
-    async def aclose(self) -> None:
-        if not self._closed:
-            self._closed = True
-            await self._response.aclose()
-            await self._wire.release(self._connection)
+def _nothing() -> None:
+    pass
 
 
-def _plain(request: httpx.Request) -> httpcore.Request:
-    url = request.url
-    return httpcore.Request(
-        request.method,
-        httpcore.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path),
-        headers=request.headers.raw,
-        content=request.stream,
-        extensions=request.extensions,
-    )
-
-
-@contextmanager
-def _connecting(timeout: float | None) -> Iterator[None]:
-    try:
-        yield
-    except TimeoutError as error:
-        raise httpcore.ConnectTimeout(f"no connection in {timeout:g} s" if timeout else str(error)) from None
-    except OSError as error:
-        raise httpcore.ConnectError(str(error)) from error
-
-
-@contextmanager
-def _as_httpx() -> Iterator[None]:
-    # httpx has an exception of the same name for each of httpcore's
-    try:
-        yield
-    except (httpcore.TimeoutException, httpcore.NetworkError, httpcore.ProtocolError) as error:
-        raise getattr(httpx, type(error).__name__)(str(error)) from error
+def _on_the_wire(request: httpx.Request) -> bytes:
+    """The request's bytes; a header that would smuggle in another is refused."""
+    head = b"".join(
+        [
+            request.method.encode(), b" ", request.url.raw_path, b" HTTP/1.1\r\n",
+            *(b"%b: %b\r\n" % header for header in request.headers.raw),
+        ]
+    )  # fmt: skip
+    if head.count(b"\n") != len(request.headers.raw) + 1 or head.count(b"\r") != len(request.headers.raw) + 1:
+        raise httpx.LocalProtocolError("a header holds the end of a line")
+    return b"%b\r\n%b" % (head, request.content)

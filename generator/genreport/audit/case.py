@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from genreport.audit.links import Links
 from genreport.audit.manifest import Manifest
+from genreport.audit.others import Others
 from genreport.audit.report import Report
 
 
@@ -18,6 +20,11 @@ class Case:
     vocabulary: str
     links: Links
     report: Report
+
+    @cached_property
+    def others(self) -> Others:
+        """The other rounds of the site."""
+        return Others(self.folder)
 
     @property
     def folder(self) -> Path:

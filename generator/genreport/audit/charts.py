@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Iterator, Sequence
@@ -11,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from genreport.audit.case import Case
+from genreport.audit.foreign import original
 from genreport.audit.manifest import is_number
 from genreport.audit.numbers import misread, shows
+from genreport.audit.specs import read_spec
 
 Row = dict[str, Any]
 # texts that are numbers of another kind: an engine's place in the palette, a part's place in a stack
@@ -32,7 +33,7 @@ class Drawing:
 
 def check_chart(case: Case, page: Path, drawing: Drawing) -> None:
     """Every number of a chart equals the figure it names, and every text of it tells only such numbers."""
-    spec = json.loads(drawing.spec)
+    spec = read_spec(drawing.spec)
     rows = list(_rows(spec))
     problems = [problem for row in rows for problem in _row_problems(case, page, row)]
     problems += [*_tail_problems(case, spec, rows), *_said_problems(case, spec, rows, drawing.words)]
@@ -116,7 +117,7 @@ def _is_true(case: Case, row: Row, name: str, text: str) -> bool | None:
 def _share(case: Case, row: Row) -> float | None:
     """Share of the samples below a point of a distribution, by the grid in its figure's formula."""
     base, index = _POINT.fullmatch(str(row.get("value_id"))).groups()
-    grid = _GRID.fullmatch(case.figures.get(base, {}).get("formula", ""))
+    grid = _GRID.fullmatch(original(case, base).get("formula", ""))
     percents = grid[1].split(",") if grid and index is not None else []
     return float(percents[int(index)]) / 100 if int(index or 0) < len(percents) else None
 
@@ -145,7 +146,7 @@ def _said_problems(case: Case, spec: Any, rows: Sequence[Row], words: str) -> It
     titles = " ".join(node["title"] for node in _nodes(spec) if isinstance(node.get("title"), str))
     yield from (f"{problem} (words)" for problem in misread(words, drawn, case.vocabulary))
     yield from (f"{problem} (title)" for problem in misread(titles, drawn, case.vocabulary))
-    if spec.get("description", "").split() != words.split():
+    if spec.get("description", words).split() != words.split():
         yield "is described in other words than those that stand for it"
 
 

@@ -12,9 +12,11 @@ from typing import Any
 
 from genreport.audit.case import Case
 from genreport.audit.names import is_name
-from genreport.places import PAGE_LINES, RAW, SOURCES, listing_file, listing_href, raw_file
+from genreport.places import RAW, SOURCES, listing_file, listing_href, raw_file
 
 _LISTED = re.compile(r'<span id="L(\d+)"><a [^>]*></a>(.*?)</span>(?=\n)', re.S)
+# a page of the index of files beside the first one
+_FURTHER = re.compile(r"index\.[^/]*\.html")
 _FACTS = re.compile(r'<dl class="facts">(.*?)</dl>', re.S)
 
 
@@ -60,16 +62,17 @@ def _listing_problem(folder: Path, name: str, known: dict[str, Any]) -> str | No
     truth = _lines(raw.read_bytes(), packed=name.endswith(".gz"))
     if len(truth) != known["lines"]:
         return f"the file has {len(truth)} lines, the manifest says {known['lines']}"
-    for page in range(1, max(1, -(-len(truth) // PAGE_LINES)) + 1):
-        path, first = folder / listing_file(name, page), (page - 1) * PAGE_LINES
+    starts = known.get("pages", [1])
+    for page, (first, behind) in enumerate(zip(starts, [*starts[1:], len(truth) + 1], strict=True), 1):
+        path = folder / listing_file(name, page)
         if not path.is_file():
             return "no listing of this file"
         markup = path.read_text("utf-8", "surrogatepass")
         shown = [(int(n), _plain(line)) for n, line in _LISTED.findall(markup)]
-        if shown != list(enumerate(truth[first : first + PAGE_LINES], first + 1)):
+        if shown != list(enumerate(truth[first - 1 : behind - 1], first)):
             return "shows another text than the file"
         facts = _FACTS.search(markup)
-        if facts is None or _plain(facts[1], " ").split() != _facts(known, packed=name.endswith(".gz")):
+        if facts is None or _digits(_plain(facts[1], " ")) != _facts(known):
             return "says other facts of the file than the manifest"
     return None
 
@@ -84,50 +87,71 @@ def _plain(markup: str, between: str = "") -> str:
     return html.unescape(re.sub(r"<[^>]+>", between, markup))
 
 
-def _facts(known: dict[str, Any], *, packed: bool) -> list[str]:
-    size = f"stored {known['bytes']:,} bytes gzip" if packed else f"size {known['bytes']:,} bytes"
-    return f"sha256 {known['sha256']} {size} lines {known['lines']:,} file as stored".split()
+def _digits(text: str) -> list[str]:
+    """The words of a text that hold digits: all others belong to the language of the site."""
+    return [word for word in text.split() if re.search(r"\d", word)]
+
+
+def _facts(known: dict[str, Any]) -> list[str]:
+    return _digits(f"sha256 {known['sha256']} {known['bytes']:,} {known['lines']:,}")
 
 
 # ------------------------------------------------------------------------------------- the index
 
 
 def check_index(case: Case) -> None:
-    """The page that leads to the files counts their bytes and lines, leads to each, and holds no other number."""
+    """The pages that lead to the files count their bytes and lines, lead to each, and hold no other number."""
     page = case.folder / SOURCES / "index.html"
-    seen = _Index()
-    seen.feed(page.read_text("utf-8"))
-    seen.close()
-    files = case.manifest.files
+    seen = _seen(page, "article")
+    further = {page.parent / target: None for target in seen.links if _FURTHER.fullmatch(target)}
+    for path in further:
+        further[path] = _seen(path, "main")
+    files, pages = case.manifest.files, [(page, seen), *further.items()]
     counts = sorted((f"../{listing_href(name)}", f"{known['lines']:,}") for name, known in files.items())
-    if sorted(seen.counts) != counts:
-        wrong = set(seen.counts).symmetric_difference(counts)
+    found = sorted(count for _, one in pages for count in one.counts)
+    if found != counts:
+        wrong = set(found).symmetric_difference(counts)
         case.report.fail(page, f"counts lines differently from the manifest: {sorted(wrong)[:2]}")
-    total = f"{len(files):,} files, {sum(known['bytes'] for known in files.values()):,} bytes"
-    said = " ".join(" ".join(seen.said).split())
-    if total not in said:
-        case.report.fail(page, f"does not say {total!r}")
-    for word in said.replace(total, "", 1).split():
+    said = " ".join(seen.said).split()
+    for count in (len(files), sum(known["bytes"] for known in files.values())):
+        if f"{count:,}" in said:
+            said.remove(f"{count:,}")
+        else:
+            case.report.fail(page, f"does not say {count:,}")
+    for path, one in pages:
+        _check_rest(case, path, said if one is seen else " ".join(one.said).split(), one.links)
+
+
+def _check_rest(case: Case, page: Path, words: list[str], links: list[str]) -> None:
+    for word in words:
         if not is_name(word, case.vocabulary):
             case.report.fail(page, f"a number that is neither a count nor a name: {word!r}")
-    for target in seen.links:
+    for target in links:
         case.follow(page, target)
 
 
-class _Index(HTMLParser):
-    """The article of that page: its links, the count that stands beside each, and all other text."""
+def _seen(page: Path, inside: str) -> _Index:
+    seen = _Index(inside)
+    seen.feed(page.read_text("utf-8"))
+    seen.close()
+    return seen
 
-    def __init__(self) -> None:
+
+class _Index(HTMLParser):
+    """What an element of a page holds: its links, the count that stands beside each, and all other text."""
+
+    def __init__(self, inside: str) -> None:
         super().__init__(convert_charrefs=True)
+        self.inside = inside
         self.links: list[str] = []
         self.counts: list[tuple[str, str]] = []
         self.said: list[str] = []
         self._open: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag in ("article", "a", "small"):
+        if tag in (self.inside, "a", "small"):
             self._open.append(tag)
-        if tag == "a" and "article" in self._open:
+        if tag == "a" and self.inside in self._open:
             self.links.append(dict(attrs).get("href") or "")
 
     def handle_endtag(self, tag: str) -> None:
@@ -135,7 +159,7 @@ class _Index(HTMLParser):
             self._open.remove(tag)
 
     def handle_data(self, data: str) -> None:
-        if "article" not in self._open:
+        if self.inside not in self._open:
             return
         if "small" in self._open:
             self.counts.append((self.links[-1] if self.links else "", data.strip()))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from genreport.audit.report import Report
-from genreport.places import MANIFEST
+from genreport.places import MANIFEST, listing_href
 
 FORMAT = "genreport-provenance/1"
 
@@ -21,6 +22,10 @@ class Manifest:
     files: dict[str, dict[str, Any]]
     columns: dict[str, str]
     figures: dict[str, dict[str, Any]]
+
+    def href(self, file: str, line: int | None) -> str:
+        """Where a line of a file is listed."""
+        return listing_href(file, line, self.files.get(file, {}).get("pages", (1,)))
 
 
 def is_number(value: Any) -> bool:
@@ -55,11 +60,21 @@ def _wrong(plain: Any) -> str | None:
 def _files(plain: dict[str, Any], path: Path, report: Report) -> dict[str, dict[str, Any]]:
     found = {}
     for name, known in plain["files"].items():
-        if not (isinstance(known, dict) and _has(known, sha256=str, bytes=int, lines=int)):
+        if not (
+            isinstance(known, dict)
+            and _has(known, sha256=str, bytes=int, lines=int)
+            and _rises(known.get("pages", [1]))
+        ):
             report.fail(path, f"malformed: the file {name!r}")
         else:
             found[name] = known
     return found
+
+
+def _rises(pages: Any) -> bool:
+    """Whether these can be the first lines of a listing's pages."""
+    whole = isinstance(pages, list) and all(type(line) is int for line in pages)
+    return whole and pages[:1] == [1] and all(a < b for a, b in pairwise(pages))
 
 
 def _figures(plain: dict[str, Any], path: Path, report: Report) -> dict[str, dict[str, Any]]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from genreport.audit.manifest import is_number
 from genreport.audit.names import bare, is_name
+from genreport.words import say
 
 # a figure's unit -> the units it is shown in; a unit that is not here is shown as itself
 UNITS: dict[str, dict[str, float]] = {
@@ -32,12 +33,17 @@ def shows(text: str, value: Any, unit: str) -> bool:
     if found is None or not is_number(value):
         return False
     sign, whole, decimals, shown_unit = found.groups()
-    scale = UNITS.get(unit, {unit: 1}).get(shown_unit.strip())
+    scale = UNITS.get(unit, {named(unit): 1}).get(shown_unit.strip())
     if scale is None:
         return False
     shown = float(f"{whole.replace(',', '')}.{decimals or '0'}") * (-1 if sign else 1)
     half = 0.5 * 10 ** -len(decimals or "")
     return abs(value / scale - shown) <= half * (1 + 1e-9)
+
+
+def named(unit: str) -> str:
+    """The unit as a text names it: the only one that is a word is in the catalogue."""
+    return say("unit.tokens") if unit == "tokens" else unit
 
 
 def misread(text: str, drawn: Sequence[tuple[float, str]], vocabulary: str) -> Iterator[str]:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 # what must have been found at least once for an audit to mean anything
 NEEDED = (
-    "rounds", "files", "figures recomputed", "derivations", "numbers in pages", "distinct figures shown",
-    "distinct figures linked", "chart values", "links",
+    "rounds", "rounds listed", "files", "figures recomputed", "derivations", "numbers in pages",
+    "distinct figures shown", "distinct figures linked", "chart values", "cards", "links",
 )  # fmt: skip
 
 
@@ -30,6 +30,10 @@ class Report:
         if which not in known:
             known.add(which)
             self.count(what)
+
+    def seen(self, what: str) -> set[Hashable]:
+        """Which were counted once under that heading."""
+        return set(self._known.get(what, ()))
 
     def fail(self, where: object, what: str) -> None:
         self.failures.append(f"{where}: {' '.join(what.split())}")

@@ -12,11 +12,10 @@ to the round's folder.
 from genreport.charts.distribution import ecdf
 from genreport.charts.load import attainment, efficiency, floor, latency, ratio, throughput, usl, walls
 from genreport.charts.rows import Row
-from genreport.charts.spec import WORDS, Chart
+from genreport.charts.spec import Chart
 from genreport.charts.tensors import byte_account
 
 __all__ = [
-    "WORDS",
     "Chart",
     "Row",
     "attainment",

@@ -9,13 +9,8 @@ import altair as alt
 from genreport.charts.colours import INK, NARROW, PAPER, colour_by, engine_colour
 from genreport.charts.rows import Row, chart_of, tooltips, unique, valued
 from genreport.charts.scales import Scale, linear, round_steps
-from genreport.charts.spec import Chart, finish, say
-
-TITLES = {
-    "over_time": "{engine}, {shape}: requests and KV use over time",
-    "ratios": "{engine}: {long} ÷ {normal}, at the same concurrency",
-}
-AXES = {"t": "time since the first sample, s", "requests": "requests", "share": "KV use"}
+from genreport.charts.spec import Chart, finish, in_words
+from genreport.words import say
 
 
 def over_time(rows: Sequence[Row], engine: str, shape: str, *, alt: str | None = None) -> Chart | None:
@@ -23,7 +18,7 @@ def over_time(rows: Sequence[Row], engine: str, shape: str, *, alt: str | None =
     drawn = valued(rows)
     if not drawn:
         return None
-    title = TITLES["over_time"].format(engine=engine, shape=shape)
+    title = say("cliff_chart.over_time", engine=engine, shape=shape)
     names, end = unique(row["series"] for row in drawn), max(row["t"] for row in drawn) or 1
     parts = [[row for row in drawn if (row["unit"] == "share") is share] for share in (False, True)]
     layers = [_gauges(part, names, end) for part in parts if part]
@@ -37,7 +32,7 @@ def _gauges(rows: Sequence[Row], names: list[str], end: float) -> alt.LayerChart
     """Steps from sample to sample, and a point at each series' highest one that leads to its derivation."""
     shares = rows[0]["unit"] == "share"
     place = {
-        "x": alt.X("t:Q", scale=alt.Scale(domain=[0, end], nice=False), axis=alt.Axis(title=AXES["t"], grid=False)),
+        "x": _time_axis(end),
         "y": _share_axis(rows) if shares else _count_axis(rows),
         "color": colour_by("series", names, [engine_colour(str(k)) for k in range(1, len(names) + 1)], legend=NARROW),
     }
@@ -51,13 +46,18 @@ def _gauges(rows: Sequence[Row], names: list[str], end: float) -> alt.LayerChart
     return alt.layer(line, dots)
 
 
+def _time_axis(end: float) -> alt.X:
+    axis = alt.Axis(title=say("cliff_chart.time"), grid=False)
+    return alt.X("t:Q", scale=alt.Scale(domain=[0, end], nice=False), axis=axis)
+
+
 def _count_axis(rows: Sequence[Row]) -> alt.Y:
-    axis = alt.Axis(title=AXES["requests"], tickMinStep=1, tickCount=6, format="~s")
+    axis = alt.Axis(title=say("cliff_chart.requests"), tickMinStep=1, tickCount=6, format="~s")
     return alt.Y("value:Q", scale=linear(rows, "value").altair(), axis=axis)
 
 
 def _share_axis(rows: Sequence[Row]) -> alt.Y:
-    axis = alt.Axis(title=AXES["share"], orient="right", grid=False, tickCount=5, format=".0%")
+    axis = alt.Axis(title=say("cliff_chart.share"), orient="right", grid=False, tickCount=5, format=".0%")
     return alt.Y("value:Q", scale=linear(rows, "value", least=1).altair(), axis=axis)
 
 
@@ -67,7 +67,9 @@ def _peaks(rows: Sequence[Row]) -> list[Row]:
 
 
 def _peaks_in_words(title: str, rows: Sequence[Row]) -> str:
-    peaks = (f"{row['series']}: at most {row['shown']}, after {row['after']}." for row in _peaks(rows))
+    peaks = (
+        say("cliff_chart.peak", series=row["series"], shown=row["shown"], after=row["after"]) for row in _peaks(rows)
+    )
     return f"{title}. {' '.join(peaks)}"
 
 
@@ -76,9 +78,10 @@ def ratios(rows: Sequence[Row], engine: str, long: str, normal: str, *, alt: str
     drawn = [row for row in valued(rows) if row["value"] > 0]
     if not drawn:
         return None
-    title, metrics = TITLES["ratios"].format(engine=engine, long=long, normal=normal), [row["metric"] for row in drawn]
+    title = say("cliff_chart.ratios", engine=engine, long=long, normal=normal)
+    metrics = [row["metric"] for row in drawn]
     layers = [_bars(drawn, metrics), *_labels(drawn, metrics)]
-    return finish("ratios", title, None, layers, alt or say(title, drawn, "metric"), height=34 * len(drawn) + 20)
+    return finish("ratios", title, None, layers, alt or in_words(title, drawn, "metric"), height=34 * len(drawn) + 20)
 
 
 def _bars(drawn: Sequence[Row], metrics: list[str]) -> alt.Chart:

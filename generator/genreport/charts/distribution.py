@@ -10,7 +10,8 @@ import altair as alt
 from genreport.charts.colours import NARROW, colour_by, ramp
 from genreport.charts.rows import Row, chart_of, tooltips, unique, valued
 from genreport.charts.scales import logarithmic, seconds_axis
-from genreport.charts.spec import WORDS, Chart, finish, say
+from genreport.charts.spec import Chart, finish, in_words
+from genreport.words import say
 
 _NAMED = {"p50", "p90", "p99", "p99.9", "p99.99", "max"}
 _PERCENTILES = {0.5: "p50", 0.9: "p90", 0.99: "p99", 0.999: "p99.9", 0.9999: "p99.99"}
@@ -34,9 +35,9 @@ def ecdf(rows: Sequence[Row], *, alt: str | None = None) -> Chart | None:
             href="href:N", tooltip=tooltips("engine", "level", "percentile", "shown")
         ),
     ]
-    title = WORDS["ecdf"].format(engine=", ".join(unique(row["engine"] for row in drawn)))
+    title = say("chart.ecdf", engine=", ".join(unique(row["engine"] for row in drawn)))
     spoken = [row for row in named if row["percentile"] in ("p50", "p99", "max")]
-    return finish("ecdf", title, "lower", layers, alt or say(title, spoken, "percentile"))
+    return finish("ecdf", title, "lower", layers, alt or in_words(title, spoken, "percentile"))
 
 
 def placed(row: Row) -> Row:
@@ -60,5 +61,7 @@ def percentile_axis(rows: Sequence[Row]) -> alt.X:
     return alt.X(
         "place:Q",
         scale=alt.Scale(domain=[0, end], nice=False),
-        axis=alt.Axis(values=sorted(names), labelExpr=expr, title=WORDS["ecdf_axis"], grid=True, labelOverlap=False),
+        axis=alt.Axis(
+            values=sorted(names), labelExpr=expr, title=say("chart.ecdf_axis"), grid=True, labelOverlap=False
+        ),
     )

@@ -11,23 +11,12 @@ from genreport.charts.colours import INK, MUTED, PAPER, colour_by_engine, colour
 from genreport.charts.marks import apart
 from genreport.charts.rows import Row, chart_of, tooltips, unique, valued
 from genreport.charts.scales import Scale, linear, round_steps, seconds_axis, y_axis
-from genreport.charts.spec import HEIGHT, Chart, finish
-from genreport.display import shown
+from genreport.charts.spec import HEIGHT, Chart, finish, lines_in_words
+from genreport.display import digits, shown
 from genreport.places import derivation_href
 from genreport.provenance import Quantity
+from genreport.words import say
 
-# everything a reader of the chart reads that does not come from a row
-WORDS = {
-    "title": "Output throughput, tok/s, over the wait for the first token",
-    "better": "↖ up and left is better",
-    "wait": "p99 TTFT",
-    "throughput": "throughput",
-    "limit": "limit {shown}",
-    "crossing": "fronts cross\nat {shown}",
-    "point": "{shown} at {waited} (C = {load:g}){flag}",
-    "flagged": ", flagged",
-    "crossed": " The fronts cross at {shown}.",
-}
 # a limit further out than this factor would leave the curves no room
 REACH = 4
 
@@ -47,15 +36,15 @@ def pareto(
     if not drawn:
         return None
     near = _near(limits, drawn)
-    axes = {"x": _wait_axis(drawn, near), "y": y_axis(linear(drawn, "value"), "value")}
+    axes = {"x": wait_axis(drawn, near), "y": y_axis(linear(drawn, "value"), "value")}
     layers = [
         *_limits(near, axes["x"]),
         *_fronts(drawn, axes),
         *_crossings(crossings, axes),
         *_names(drawn, axes),
     ]
-    chart = finish("pareto", WORDS["title"], None, layers, alt or _in_words(drawn, crossings))
-    chart.spec["usermeta"]["better"] = WORDS["better"]
+    chart = finish("pareto", say("guide_chart.title"), None, layers, alt or _in_words(drawn, crossings))
+    chart.spec["usermeta"]["better"] = say("guide_chart.better")
     return chart
 
 
@@ -65,19 +54,20 @@ def _near(limits: Iterable[Quantity], drawn: Sequence[Row]) -> list[Quantity]:
     return [found[value] for value in sorted(found)]
 
 
-def _wait_axis(drawn: Sequence[Row], limits: Sequence[Quantity]) -> alt.X:
+def wait_axis(drawn: Sequence[Row], limits: Sequence[Quantity]) -> alt.X:
     waits = [*(row["wait"] for row in drawn), *(q.value for q in limits)]
     low, high = min(waits) / 1.25, max(waits) * 1.25
     scale = Scale(low, high, log=True, ticks=round_steps(low, high))
     labels = seconds_axis(scale)["axis"]["labelExpr"]
-    axis = alt.Axis(title=WORDS["wait"], values=list(scale.ticks), labelExpr=labels, grid=False, labelOverlap="greedy")
+    title = say("guide_chart.wait")
+    axis = alt.Axis(title=title, values=list(scale.ticks), labelExpr=labels, grid=False, labelOverlap="greedy")
     return alt.X("wait:Q", scale=scale.altair(), axis=axis)
 
 
 def _limits(limits: Sequence[Quantity], x: alt.X) -> list[alt.Chart]:
     layers = []
     for place, q in enumerate(limits):
-        text = WORDS["limit"].format(shown=shown(q.value, q.unit))
+        text = say("guide_chart.limit", shown=shown(q.value, q.unit))
         row = {"wait": q.value, "wait_id": q.id, "label": text, "href": derivation_href(q.id)}
         base = chart_of([row]).encode(x=x)
         label = base.encode(y=alt.value(HEIGHT - 10 - 16 * (place % 2)), text="label:N", href="href:N")
@@ -97,8 +87,8 @@ def _fronts(drawn: Sequence[Row], axes: dict) -> list[alt.Chart]:
         chart_of(best).encode(**axes, color=colour).mark_line(strokeWidth=2.5),
         loads.mark_text(dy=14, dx=4, fill=MUTED, fontSize=11),
     ]
-    tips = [*tooltips("engine", "concurrency"), alt.Tooltip("waited:N", title=WORDS["wait"]),
-            alt.Tooltip("shown:N", title=WORDS["throughput"])]  # fmt: skip
+    tips = [*tooltips("engine", "concurrency"), alt.Tooltip("waited:N", title=say("guide_chart.wait")),
+            alt.Tooltip("shown:N", title=say("guide_chart.throughput"))]  # fmt: skip
     for rows, size in ((best, 64), ([row for row in drawn if not row["front"]], 26)):
         for flagged in (False, True):
             some = [row for row in rows if bool(row.get("flag")) is flagged]
@@ -114,7 +104,7 @@ def _crossings(crossings: Sequence[tuple[Quantity, Quantity]], axes: dict) -> li
     for place, (wait, x) in enumerate(crossings):
         row = {
             "wait": wait.value, "wait_id": wait.id, "value": x.value, "value_id": x.id,
-            "label": WORDS["crossing"].format(shown=shown(wait.value, wait.unit)), "href": derivation_href(wait.id),
+            "label": say("guide_chart.crossing", shown=shown(wait.value, wait.unit)), "href": derivation_href(wait.id),
         }  # fmt: skip
         base, rule = chart_of([row]).encode(**axes, href="href:N"), chart_of([row]).encode(x=axes["x"], href="href:N")
         label = rule.encode(text="label:N", y=alt.value(8 + 34 * place))
@@ -148,11 +138,11 @@ def _names(drawn: Sequence[Row], axes: dict) -> list[alt.Chart]:
 
 def _in_words(drawn: Sequence[Row], crossings: Sequence[tuple[Quantity, Quantity]]) -> str:
     lines = {name: [row for row in drawn if row["engine"] == name] for name in unique(row["engine"] for row in drawn)}
-    said = " ".join(f"{name}: {', '.join(map(_point_in_words, rows))}." for name, rows in lines.items())
-    crossed = "".join(WORDS["crossed"].format(shown=shown(wait.value, wait.unit)) for wait, _ in crossings)
-    return f"{WORDS['title']}. {said}{crossed}"
+    said = lines_in_words({name: [_point_in_words(row) for row in rows] for name, rows in lines.items()})
+    crossed = [say("guide_chart.crossed", shown=shown(wait.value, wait.unit)) for wait, _ in crossings]
+    return " ".join([f"{say('guide_chart.title')}.", said, *crossed])
 
 
 def _point_in_words(row: Row) -> str:
-    flag = WORDS["flagged"] if row.get("flag") else ""
-    return WORDS["point"].format(shown=row["shown"], waited=row["waited"], load=row["concurrency"], flag=flag)
+    key = "guide_chart.flagged" if row.get("flag") else "guide_chart.point"
+    return say(key, shown=row["shown"], waited=row["waited"], load=digits(row["concurrency"]))

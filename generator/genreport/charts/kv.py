@@ -14,29 +14,11 @@ from genreport.charts.colours import INK, MUTED, NARROW, PAPER, colour_by, colou
 from genreport.charts.marks import apart
 from genreport.charts.rows import Row, chart_of, inline, unique, valued
 from genreport.charts.scales import Scale, linear, logarithmic, round_steps, y_axis
-from genreport.charts.spec import WORDS as SHARED
-from genreport.charts.spec import Chart, finish, percent_axis
-
-# everything a reader of these charts reads that does not come from a row
-WORDS = {
-    "kv_use": "KV use of {engine} over resident tokens, a point a sample",
-    "kv_slots": "Tokens in the slots of {engine} over resident tokens, a point a sample",
-    "tokens": "resident tokens (prompts and answers in flight)",
-    "fitted": "{shown} per resident token",
-    "length_walls": "{engine} over input length: share of each ceiling in use",
-    "equal": "equal at {shown}",
-    "length_intensity": "Intensity over input length, FLOP per byte read",
-    "ridge": "ridge {shown}",
-    "input": "input tokens a request",
-    "roofline": "Roofline of {engine}, FLOP/s",
-    "intensity": "intensity, FLOP per byte read",
-    "bandwidth": "slope: bandwidth {shown}",
-    "arithmetic": "flat: arithmetic {shown}",
-}
+from genreport.charts.spec import Chart, finish, lines_in_words, percent_axis, point_in_words
+from genreport.words import say
 
 _BYTES = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"), (1, "B"))
 _STEPS = (1, 2, 5, 10, 20, 50, 100, 200, 500)
-_TIPS = {"sweep": "test", "wall": "ceiling", "shown": "value"}
 
 
 def kv_use(
@@ -60,10 +42,10 @@ def kv_use(
         chart_of(named)
         .encode(text="level:N", **look)
         .mark_text(align="right", dx=-9, dy=-7, fontSize=12, fontWeight=600),
-        *_fitted([row | {"label": WORDS["fitted"].format(shown=slope)} for row in fit], x, y),
+        *_fitted([row | {"label": say("kv_chart.fitted", shown=slope)} for row in fit], x, y),
     ]
-    title = WORDS["kv_use" if in_bytes else "kv_slots"].format(engine=engine)
-    said = [f"{title}.", WORDS["fitted"].format(shown=slope) + "." if fit else "", _say(named, "level")]
+    title = say("kv_chart.kv_use" if in_bytes else "kv_chart.kv_slots", engine=engine)
+    said = [f"{title}.", say("kv_chart.fitted", shown=slope) + "." if fit else "", _say(named, "level")]
     return finish("kv_use", title, None, layers, " ".join(filter(None, said)))
 
 
@@ -79,9 +61,9 @@ def length_walls(rows: Sequence[Row], cross: Row | None = None) -> Chart | None:
         line.mark_line(strokeWidth=2.5),
         *_dots(line, drawn, ("engine", "wall", "at", "shown")),
         *_end_labels(line, drawn, scale, "wall"),
-        *(_rule(cross | {"label": WORDS["equal"].format(shown=cross["shown"])}, x, drawn) if cross else []),
+        *(_rule(cross | {"label": say("kv_chart.equal", shown=cross["shown"])}, x, drawn) if cross else []),
     ]
-    title = WORDS["length_walls"].format(engine=drawn[0]["engine"])
+    title = say("kv_chart.length_walls", engine=drawn[0]["engine"])
     chart = finish("length_walls", title, None, layers, f"{title}. {_say(drawn, 'wall')}")
     percent_axis(chart.spec)
     return chart
@@ -90,7 +72,7 @@ def length_walls(rows: Sequence[Row], cross: Row | None = None) -> Chart | None:
 def length_intensity(rows: Sequence[Row], ridges: Sequence[Row] = ()) -> Chart | None:
     """FLOPs per byte read over input length, both log, against the ridge of each machine (a row with `value`)."""
     drawn = valued(rows)
-    lines = [row | {"label": WORDS["ridge"].format(shown=row["shown"])} for row in valued(ridges)]
+    lines = [row | {"label": say("kv_chart.ridge", shown=row["shown"])} for row in valued(ridges)]
     if not drawn:
         return None
     scale, x = logarithmic([*drawn, *lines], "value"), _length_axis(drawn)
@@ -101,7 +83,7 @@ def length_intensity(rows: Sequence[Row], ridges: Sequence[Row] = ()) -> Chart |
         *_dots(line, drawn, ("engine", "at", "shown")),
         *_end_labels(line, drawn, scale, "engine"),
     ]
-    title = WORDS["length_intensity"]
+    title = say("kv_chart.length_intensity")
     said = [f"{title}.", _say(drawn, "engine"), *(f"{row['label']}." for row in lines)]
     return finish("length_intensity", title, None, layers, " ".join(said))
 
@@ -119,15 +101,15 @@ def roofline(rows: Sequence[Row], roof: Sequence[Row]) -> Chart | None:
     sweeps = unique(row["sweep"] for row in drawn)
     palette = [engine_colour(drawn[0]["colour"]), *[MUTED] * (len(sweeps) - 1)]
     dots = chart_of(drawn).encode(x=x, y=y, color=colour_by("sweep", sweeps, palette, legend=NARROW))
-    ceilings = [edge[0] | {"label": WORDS["bandwidth"].format(shown=edge[0]["ceiling"])},
-                edge[-1] | {"label": WORDS["arithmetic"].format(shown=edge[-1]["ceiling"])}]  # fmt: skip
+    ceilings = [edge[0] | {"label": say("kv_chart.bandwidth", shown=edge[0]["ceiling"])},
+                edge[-1] | {"label": say("kv_chart.arithmetic", shown=edge[-1]["ceiling"])}]  # fmt: skip
     layers = [
         chart_of(edge).encode(x=x, y=y).mark_line(stroke=INK, strokeWidth=2),
         *_roof_labels(ceilings),
         *_dots(dots, drawn, ("engine", "sweep", "level", "at", "shown")),
         *_first_and_last(drawn, dots),
     ]
-    title = WORDS["roofline"].format(engine=drawn[0]["engine"])
+    title = say("kv_chart.roofline", engine=drawn[0]["engine"])
     said = [f"{title}.", _say(drawn, "sweep"), *(f"{row['label']}." for row in ceilings)]
     return finish("roofline", title, None, layers, " ".join(said))
 
@@ -227,7 +209,7 @@ def _first_and_last(drawn: Sequence[Row], dots: alt.Chart) -> list[alt.Chart]:
 
 def _tokens_axis(rows: Sequence[Row]) -> alt.X:
     top = max(row["tokens"] for row in rows) * 1.06
-    axis = alt.Axis(title=WORDS["tokens"], format=",~r", tickCount=6, grid=False, labelOverlap="greedy")
+    axis = alt.Axis(title=say("kv_chart.tokens"), format=",~r", tickCount=6, grid=False, labelOverlap="greedy")
     return alt.X("tokens:Q", scale=alt.Scale(domain=[0, top], nice=False), axis=axis)
 
 
@@ -243,7 +225,7 @@ def _bytes_y(scale: Scale) -> alt.Y:
 def _length_axis(rows: Sequence[Row]) -> alt.X:
     """log2 input length with a tick at each measured one."""
     lengths = sorted({row["input"] for row in rows})
-    axis = alt.Axis(values=lengths, format=",~r", title=WORDS["input"], grid=False, labelOverlap="greedy")
+    axis = alt.Axis(values=lengths, format=",~r", title=say("kv_chart.input"), grid=False, labelOverlap="greedy")
     domain = [lengths[0] / 1.12, lengths[-1] * 1.06]
     return alt.X("input:Q", scale=alt.Scale(type="log", base=2, domain=domain, nice=False), axis=axis)
 
@@ -251,7 +233,8 @@ def _length_axis(rows: Sequence[Row]) -> alt.X:
 def _intensity_axis(rows: Sequence[Row]) -> alt.X:
     found = [row["intensity"] for row in rows]
     low, high = min(found) / 1.05, max(found) * 1.05
-    axis = alt.Axis(values=list(round_steps(low, high)), format="~r", title=WORDS["intensity"], labelOverlap="greedy")
+    title = say("kv_chart.intensity")
+    axis = alt.Axis(values=list(round_steps(low, high)), format="~r", title=title, labelOverlap="greedy")
     return alt.X("intensity:Q", scale=alt.Scale(type="log", domain=[low, high], nice=False), axis=axis)
 
 
@@ -267,13 +250,13 @@ def _flops_axis(rows: Sequence[Row]) -> alt.Y:
 
 
 def _tips(*fields: str) -> list[alt.Tooltip]:
-    return [alt.Tooltip(f"{field}:N", title=_TIPS.get(field, field)) for field in fields]
+    return [alt.Tooltip(f"{field}:N", title=say(f"field.{field}")) for field in fields]
 
 
 def _say(rows: Sequence[Row], by: str) -> str:
     """Each line's values in order, as pages write them."""
     lines: dict[str, list[str]] = {}
     for row in rows:
-        flag = f" ({SHARED['flagged']})" if row.get("flag") else ""
-        lines.setdefault(str(row[by]), []).append(f"{row['shown']} at {row['at']}{flag}")
-    return " ".join(f"{name}: {', '.join(found)}." for name, found in lines.items())
+        point = point_in_words(row["shown"], row["at"], row.get("flag"))
+        lines.setdefault(str(row[by]), []).append(point)
+    return lines_in_words(lines)

@@ -9,8 +9,9 @@ from genreport.charts.colours import INK, NARROW, colour_by_engine, dash_by, eng
 from genreport.charts.marks import band, crossing_rules, curves, end_labels, equality, points, reference
 from genreport.charts.rows import Row, chart_of, unique, valued
 from genreport.charts.scales import Scale, around_one, linear, load_axis, logarithmic, seconds_axis, y_axis
-from genreport.charts.spec import WORDS, Chart, finish, percent_axis, say
+from genreport.charts.spec import Chart, finish, in_words, percent_axis
 from genreport.provenance import Quantity
+from genreport.words import say
 
 
 def throughput(rows: Sequence[Row], *, crossings: Iterable[Quantity] = (), alt: str | None = None) -> Chart | None:
@@ -20,28 +21,28 @@ def throughput(rows: Sequence[Row], *, crossings: Iterable[Quantity] = (), alt: 
         return None
     scale = linear(drawn, "value", "high")
     layers = [band(drawn), *curves(drawn, scale), *crossing_rules(crossings, drawn)]
-    return over_load("throughput", WORDS["throughput"], "higher", drawn, layers, alt)
+    return over_load("throughput", say("chart.throughput"), "higher", drawn, layers, alt)
 
 
 def efficiency(rows: Sequence[Row], *, alt: str | None = None) -> Chart | None:
     """Scaling efficiency over concurrency; 1 is perfect."""
-    return shares("efficiency", WORDS["efficiency"], rows, alt)
+    return shares("efficiency", say("chart.efficiency"), rows, alt)
 
 
 def attainment(rows: Sequence[Row], *, alt: str | None = None) -> Chart | None:
     """How much of each measured decode step its floor explains, over concurrency."""
-    return shares("attainment", WORDS["attainment"], rows, alt)
+    return shares("attainment", say("chart.attainment"), rows, alt)
 
 
 def latency(rows: Sequence[Row], metric: str, *, alt: str | None = None) -> Chart | None:
     """A latency's percentiles (`percentile`) over concurrency, log seconds; the first one seen is solid."""
-    title = WORDS["latency"].format(metric=metric)
+    title = say("chart.latency", metric=metric)
     return dashed(f"latency_{metric.lower()}", title, rows, "percentile", alt)
 
 
 def floor(rows: Sequence[Row], *, alt: str | None = None) -> Chart | None:
     """The measured step and its floor (`measure`) over concurrency, log seconds."""
-    return dashed("floor", WORDS["floor"], rows, "measure", alt)
+    return dashed("floor", say("chart.floor"), rows, "measure", alt)
 
 
 def walls(rows: Sequence[Row], cross: Quantity | None = None, *, alt: str | None = None) -> Chart | None:
@@ -55,27 +56,36 @@ def walls(rows: Sequence[Row], cross: Quantity | None = None, *, alt: str | None
         *curves(drawn, linear(drawn, "value"), by="wall", palette=palette),
         *crossing_rules([cross] if cross is not None and not cross.missing else [], drawn),
     ]
-    title = WORDS["walls"].format(engine=drawn[0]["engine"])
+    title = say("chart.walls", engine=drawn[0]["engine"])
     return over_load("walls", title, None, drawn, layers, alt, by="wall", percent=True)
 
 
 def ratio(
     rows: Sequence[Row], base: str, other: str, *, crossings: Iterable[Quantity] = (), alt: str | None = None
 ) -> Chart | None:
-    """The challenger's throughput over the baseline's per level, on a log scale around the line of equality."""
-    drawn = [{"engine": f"{other} ÷ {base}", **row} for row in valued(rows)]
+    """The challenger's throughput over the baseline's per level with its range (`low`, `high`), on a log scale."""
+    drawn = [{"engine": say("chart.over", other=other, base=base), **row} for row in valued(rows)]
     if not drawn:
         return None
-    title = WORDS["ratio"].format(base=base, other=other)
-    scale = around_one(drawn)
+    title = say("chart.ratio", base=base, other=other)
+    scale = around_one([*drawn, *({"value": row[end]} for end in ("low", "high") for row in drawn if row.get(end))])
     line = chart_of(drawn).encode(x=load_axis(drawn), y=y_axis(scale, "value"))
     layers = [
         *equality(scale, base, other),
+        _whiskers(drawn, scale),
         line.mark_line(stroke=INK, strokeWidth=2),
         *points(line, drawn, INK),
         *crossing_rules(crossings, drawn),
     ]
     return over_load("ratio", title, None, drawn, layers, alt)
+
+
+def _whiskers(drawn: Sequence[Row], scale: Scale) -> Any:
+    ranged = [row for row in drawn if row.get("low") and row.get("high")]
+    if not ranged:
+        return None
+    rule = chart_of(ranged).encode(x=load_axis(drawn), y=y_axis(scale, "low"), y2="high:Q")
+    return rule.mark_rule(stroke=INK, strokeWidth=5, opacity=0.22)
 
 
 def usl(rows: Sequence[Row], fit: Sequence[Row], *, alt: str | None = None) -> Chart | None:
@@ -90,7 +100,7 @@ def usl(rows: Sequence[Row], fit: Sequence[Row], *, alt: str | None = None) -> C
         *points(measured, drawn, None),
         *end_labels(drawn, scale, "engine", None),
     ]
-    return over_load("usl", WORDS["usl"], "higher", drawn, layers, alt)
+    return over_load("usl", say("chart.usl"), "higher", drawn, layers, alt)
 
 
 def _fitted(curve: Sequence[Row], drawn: Sequence[Row], scale: Scale) -> list[Any]:
@@ -110,15 +120,17 @@ def shares(name: str, title: str, rows: Sequence[Row], alt: str | None) -> Chart
 
 
 def dashed(name: str, title: str, rows: Sequence[Row], by: str, alt: str | None) -> Chart | None:
-    """Seconds over load, one colour an engine, one dash per value of `by`, which labels the line's end."""
+    """Seconds over load with the range of the repeats: one colour an engine, one dash per value of `by`, named at its end."""
     drawn = valued(rows)
     if not drawn:
         return None
-    scale, dash = logarithmic(drawn, "value"), dash_by(by, unique(row[by] for row in drawn))
+    ends = [{"value": row[end]} for end in ("low", "high") for row in drawn if row.get(end)]
+    scale, dash = logarithmic([*drawn, *ends], "value"), dash_by(by, unique(row[by] for row in drawn))
     line = chart_of(drawn).encode(
         x=load_axis(drawn), y=seconds_axis(scale), color=colour_by_engine(drawn, legend=NARROW), detail=f"{by}:N"
     )
     layers = [
+        band(drawn, scale, by, legend=NARROW),
         line.encode(strokeDash=dash).mark_line(strokeWidth=2),
         *points(line, drawn, None, extra=(by,), size=42),
         *end_labels(drawn, scale, by, by),
@@ -138,7 +150,7 @@ def over_load(
     percent: bool = False,
 ) -> Chart:
     """A finished chart that says each line's values (a line per engine and value of `by`) unless `alt` is given."""
-    chart = finish(name, title, better, layers, alt or say(title, drawn, by))
+    chart = finish(name, title, better, layers, alt or in_words(title, drawn, by))
     if percent:
         percent_axis(chart.spec)
     return chart

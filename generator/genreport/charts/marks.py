@@ -11,10 +11,11 @@ import altair as alt
 from genreport.charts.colours import INK, MUTED, PAPER, colour_by, colour_by_engine, colour_of, engine_colour
 from genreport.charts.rows import Row, chart_of, inline, tooltips, unique
 from genreport.charts.scales import Scale, load_axis, y_axis
-from genreport.charts.spec import HEIGHT, WORDS
+from genreport.charts.spec import HEIGHT
 from genreport.display import digits
 from genreport.places import derivation_href
 from genreport.provenance import Quantity
+from genreport.words import say
 
 LABEL_GAP = 15  # px between two labels at line ends
 
@@ -55,12 +56,17 @@ def points(
     return layers
 
 
-def band(drawn: Sequence[Row]) -> alt.Chart | None:
-    """Minimum to maximum over the repeats (`low`, `high`)."""
+def band(
+    drawn: Sequence[Row], scale: Scale | None = None, by: str | None = None, *, legend: int = 0
+) -> alt.Chart | None:
+    """Minimum to maximum over the repeats (`low`, `high`), an area per engine and value of `by`."""
     ranged = [row for row in drawn if row.get("low") is not None and row.get("high") is not None]
     if not ranged:
         return None
-    area = chart_of(ranged).encode(x=load_axis(drawn), y=alt.Y("low:Q"), y2="high:Q", color=colour_by_engine(drawn))
+    y = alt.Y("low:Q", scale=scale.altair()) if scale else alt.Y("low:Q")
+    colour = colour_by_engine(drawn, legend=legend)
+    area = chart_of(ranged).encode(x=load_axis(drawn), y=y, y2="high:Q", color=colour)
+    area = area.encode(detail=f"{by}:N") if by else area
     return area.mark_area(opacity=0.16, line=False)
 
 
@@ -89,7 +95,7 @@ def crossing_rules(found: Iterable[Quantity], drawn: Sequence[Row]) -> list[alt.
     middle = math.sqrt(min(levels) * max(levels))
     layers = []
     for place, q in enumerate(found):
-        text = WORDS["crossing"].format(shown=digits(q.value))
+        text = say("chart.crossing", shown=digits(q.value))
         row = {"concurrency": q.value, "concurrency_id": q.id, "label": text, "href": derivation_href(q.id)}
         side = {"align": "left", "dx": 6} if q.value < middle else {"align": "right", "dx": -6}
         base = chart_of([row]).encode(x=load_axis(drawn))
@@ -113,7 +119,7 @@ def equality(scale: Scale, base: str, other: str) -> list[alt.Chart]:
     sides = (("↑", other, max(8, middle - 12)), ("↓", base, min(HEIGHT - 6, middle + 14)))
     layers = [reference(1)]
     for arrow, engine, place in sides:
-        words = f"{arrow} {WORDS['ahead'].format(engine=engine)}"
+        words = f"{arrow} {say('chart.ahead', engine=engine)}"
         label = chart_of([{"label": words}]).encode(x=alt.value(8), y=alt.value(place), text="label:N")
         layers.append(label.mark_text(align="left", fill=MUTED, fontSize=12, limit=260))
     return layers

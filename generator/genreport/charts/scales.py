@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import altair as alt
 
 from genreport.charts.rows import Row
-from genreport.charts.spec import HEIGHT, WORDS
+from genreport.charts.spec import HEIGHT
+from genreport.words import say
 
 _SECONDS = (
     "datum.value >= 1 ? format(datum.value, '~g') + ' s' : datum.value >= 0.001 ? "
@@ -75,7 +76,7 @@ def round_steps(low: float, high: float) -> tuple[float, ...]:
 def load_axis(rows: Sequence[Row]) -> alt.X:
     """log2 concurrency with a tick at each measured level."""
     levels = sorted({row["concurrency"] for row in rows})
-    axis = alt.Axis(values=levels, format="~g", title=WORDS["concurrency"], grid=False, labelOverlap="greedy")
+    axis = alt.Axis(values=levels, format="~g", title=say("chart.concurrency"), grid=False, labelOverlap="greedy")
     domain = [levels[0] / 1.12, levels[-1] * 1.06]
     return alt.X("concurrency:Q", scale=alt.Scale(type="log", base=2, domain=domain, nice=False), axis=axis)
 

@@ -8,7 +8,8 @@ import altair as alt
 
 from genreport.charts.colours import NARROW, PAPER, colour_by, group_palette
 from genreport.charts.rows import Row, chart_of, tooltips, unique, valued
-from genreport.charts.spec import WORDS, Chart, finish, say
+from genreport.charts.spec import Chart, finish, in_words
+from genreport.words import say
 
 _BYTES = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"), (1, "B"))
 
@@ -19,8 +20,9 @@ def byte_account(rows: Sequence[Row], *, alt: str | None = None) -> Chart | None
     if not drawn:
         return None
     engines = unique(row["engine"] for row in drawn)
-    said = alt or say(WORDS["bytes"], drawn, "group")
-    return finish("bytes", WORDS["bytes"], None, [_bars(drawn, engines)], said, height=40 + 48 * len(engines))
+    title = say("chart.bytes")
+    said = alt or in_words(title, drawn, "group")
+    return finish("bytes", title, None, [_bars(drawn, engines)], said, height=40 + 48 * len(engines))
 
 
 def _bars(drawn: Sequence[Row], engines: list[str]) -> alt.Chart:

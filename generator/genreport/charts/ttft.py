@@ -11,22 +11,11 @@ from genreport.charts.load import over_load
 from genreport.charts.marks import curves, reference
 from genreport.charts.rows import Row, chart_of, tooltips, valued
 from genreport.charts.scales import linear
-from genreport.charts.spec import WORDS as SHARED
-from genreport.charts.spec import Chart, finish, say
+from genreport.charts.spec import Chart, finish, in_words
+from genreport.words import say
 
-# everything a reader of these charts reads that does not come from a row; the parts in the order of the wait
-WORDS = {
-    "anatomy": "Where the mean wait on {engine} goes",
-    "mixed_share": "Mixed share: iterations that hold prompt and output tokens",
-    "tokens_per_iteration": "Tokens per iteration",
-}
-PARTS = {
-    "client_queue": "client queue",
-    "queue": "engine queue",
-    "prefill": "prefill",
-    "front_end": "front end",
-    "undivided": "TTFT, not divided",
-}
+# the parts in the order of the wait
+PARTS = ("client_queue", "queue", "prefill", "front_end", "undivided")
 _SECONDS = (
     "datum.value == 0 ? '0' : abs(datum.value) >= 1 ? format(datum.value, '~g') + ' s' : abs(datum.value) >= 0.001 ? "
     "format(datum.value * 1000, '.4~g') + ' ms' : format(datum.value * 1000000, '.4~g') + ' µs'"
@@ -34,22 +23,27 @@ _SECONDS = (
 
 
 def anatomy(rows: Sequence[Row], *, alt: str | None = None) -> Chart | None:
-    """One engine's mean wait per level, stacked by its parts (`part`, a key of PARTS); a negative one hangs below 0."""
-    drawn = [row | {"part": PARTS[row["part"]], "place": str([*PARTS].index(row["part"]))} for row in valued(rows)]
+    """One engine's mean wait per level, stacked by its parts (`part`, one of PARTS); a negative one hangs below 0."""
+    drawn = [row | {"part": _name(row["part"]), "place": str(PARTS.index(row["part"]))} for row in valued(rows)]
     if not drawn:
         return None
-    title = WORDS["anatomy"].format(engine=drawn[0]["engine"])
-    said = alt or say(title, sorted(drawn, key=lambda row: row["place"]), "part")
+    title = say("ttft_chart.anatomy", engine=drawn[0]["engine"])
+    said = alt or in_words(title, sorted(drawn, key=lambda row: row["place"]), "part")
     below = any(row["value"] < 0 for row in drawn)
     return finish("anatomy", title, "lower", [_bars(drawn), reference(0) if below else None], said)
 
 
+def _name(part: str) -> str:
+    return say(f"ttft_chart.part_{part}")
+
+
 def _bars(drawn: Sequence[Row]) -> alt.Chart:
-    names = [name for name in PARTS.values() if any(row["part"] == name for row in drawn)]
-    palette = dict(zip(PARTS.values(), group_palette(len(PARTS)), strict=True))
+    every = [_name(part) for part in PARTS]
+    names = [name for name in every if any(row["part"] == name for row in drawn)]
+    palette = dict(zip(every, group_palette(len(PARTS)), strict=True))
     levels = sorted({row["concurrency"] for row in drawn})
     bars = chart_of(drawn, {"place": "number"}).encode(
-        x=alt.X("concurrency:O", sort=levels, axis=alt.Axis(title=SHARED["concurrency"], labelAngle=0, ticks=False)),
+        x=alt.X("concurrency:O", sort=levels, axis=alt.Axis(title=say("chart.concurrency"), labelAngle=0, ticks=False)),
         y=alt.Y("value:Q", stack="zero", axis=alt.Axis(title=None, tickCount=6, labelExpr=_SECONDS)),
         color=colour_by("part", names, [palette[name] for name in names], legend=NARROW),
         order="place:Q",
@@ -73,7 +67,7 @@ def _curves(name: str, rows: Sequence[Row], alt: str | None, *, percent: bool = 
     drawn = valued(rows)
     if not drawn:
         return None
-    chart = over_load(name, WORDS[name], None, drawn, curves(drawn, linear(drawn, "value")), alt)
+    chart = over_load(name, say(f"ttft_chart.{name}"), None, drawn, curves(drawn, linear(drawn, "value")), alt)
     for axis in (layer["encoding"].get("y", {}).get("axis") for layer in chart.spec["layer"] if percent):
         if axis:
             axis["format"] = ".2~%"  # a share may be far below one percent

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
-import shutil
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
 
 import httpx
 
+from genreport import devices
 from genreport.engines import exposition
 from genreport.engines.asking import asked
 from genreport.engines.process import Log, Process, answers
@@ -22,10 +22,6 @@ SAMPLE_S = 0.5
 RESIDENT = "process:resident_bytes"  # of the engine's processes, where they were started here
 SETTLE_S = 60.0
 SETTLE_POLL_S = 0.2
-GPU_QUERY = (
-    "index,power.draw,clocks.sm,clocks.mem,temperature.gpu,utilization.gpu,utilization.memory,memory.used,"
-    "clocks_throttle_reasons.active"
-)
 
 
 @dataclass
@@ -91,8 +87,8 @@ class Server:
         """Samples the server, and the GPUs of this machine if it was started here, until the block ends."""
         seen = Samples((*self.kind.SAMPLED, *([RESIDENT] if self.process else [])))
         tasks = [asyncio.create_task(self._sample(seen, now_us))]
-        if self.process is not None and shutil.which("nvidia-smi"):
-            tasks.append(asyncio.create_task(_sample_gpus(seen, now_us)))
+        if self.process is not None and (source := devices.source()):
+            tasks.append(asyncio.create_task(_sample_gpus(seen, now_us, source)))
         try:
             yield seen
         finally:
@@ -121,18 +117,9 @@ class Server:
             return None
 
 
-async def _sample_gpus(seen: Samples, now_us: Callable[[], int]) -> None:
-    """nvidia-smi's own CSV, each line with the time it came."""
-    child = await asyncio.create_subprocess_exec(
-        "nvidia-smi", f"--query-gpu={GPU_QUERY}", "--format=csv,nounits", f"--loop-ms={int(SAMPLE_S * 1000)}",
-        stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
-    )  # fmt: skip
-    assert child.stdout is not None
-    try:
-        async for line in child.stdout:
+async def _sample_gpus(seen: Samples, now_us: Callable[[], int], source: devices.Source) -> None:
+    """A line a GPU and look, each with the time it came."""
+    async with aclosing(source(SAMPLE_S)) as lines:
+        async for line in lines:
             stamp = now_us() if seen.gpu else "t_us"
-            seen.gpu.append(f"{stamp}, {line.decode('utf-8', 'replace')}")
-    finally:
-        with suppress(ProcessLookupError):
-            child.kill()
-        await child.wait()
+            seen.gpu.append(f"{stamp}, {line}")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 from genreport.figures import (
     anatomy,
@@ -11,31 +13,43 @@ from genreport.figures import (
     cliff,
     counters,
     crossing,
+    effects,
     flags,
+    graphs,
     guide,
     kv,
     latency,
     layout,
     length,
+    memory,
     power,
+    repeats,
     roofline,
     samples,
     scaling,
+    selection,
+    steady,
     sweep,
     throughput,
+    waves,
 )
 from genreport.figures.book import Book
 from genreport.figures.flags import Flag
 from genreport.figures.layout import EngineView, Finding, LevelView, TestView
+from genreport.figures.limits import Limit
+from genreport.places import Listings
 from genreport.provenance import Ledger
 from genreport.rounds import MACHINE, Round
 
-__all__ = ["EngineView", "Figures", "Finding", "Flag", "LevelView", "TestView", "compute"]
+__all__ = ["EngineView", "Figures", "Finding", "Flag", "LevelView", "Limit", "TestView", "compute"]
 
 
 @dataclass(frozen=True)
 class Figures:
-    """A round's ledger with the layout that reports walk: tests and engines in plan order, the baseline first."""
+    """A round's ledger with the layout that reports walk: tests and engines in plan order, the baseline first.
+
+    `given` are service levels beside those of the plan; `shown` are the tests with the levels that pages show.
+    """
 
     round: Round
     ledger: Ledger
@@ -44,10 +58,28 @@ class Figures:
     starts: tuple[EngineView, ...]
     flags: tuple[Flag, ...]
     findings: tuple[Finding, ...]
+    given: tuple[Limit, ...] = ()
+    shown: tuple[TestView, ...] = ()
+
+    @property
+    def for_pages(self) -> Figures:
+        """The same with no more levels than pages can show, and the flags of those."""
+        left = {level.id for test in self.tests for levels in test.levels.values() for level in levels}
+        left -= {level.id for test in self.shown for levels in test.levels.values() for level in levels}
+        return replace(self, tests=self.shown, flags=tuple(flag for flag in self.flags if flag.scope not in left))
+
+    @cached_property
+    def listings(self) -> Listings:
+        """Where the lines of the round's files are listed."""
+        return Listings(self.round.unpacked)
 
 
-def compute(round: Round) -> Figures:
-    """Every figure of a round; what a round lacks is missing with its reason, never an error."""
+def compute(round: Round, given: Sequence[Limit] = (), *, resampled: bool = False) -> Figures:
+    """Every figure of a round; what a round lacks is missing with its reason, never an error.
+
+    `given` are service levels beside those of the plan; `resampled`: also the errors that a comparison needs as a second
+    opinion.
+    """
     book, findings = Book(round), []
     for name, unit, pointer in (("cores", "count", "/cores"), ("memory", "bytes", "/memory_bytes"),
                                 ("l3", "bytes", "/l3_bytes")):  # fmt: skip
@@ -55,19 +87,24 @@ def compute(round: Round) -> Figures:
     starts = layout.engines(round)
     for engine in starts:
         capacity.enter(book, engine)
+        memory.enter(book, engine)
         kv.enter_engine(book, engine)
     names = [engine.id for engine in starts if engine.id == engine.engine]
     scopes = {engine.launch.rsplit("/", 1)[0]: f"engine.{engine.id}" for engine in starts}
-    kept = [level for level in layout.levels(round) if _level(book, level, scopes, findings)]
+    kept = [level for level in layout.levels(round) if _level(book, level, scopes, findings, resampled)]
     tests = layout.tests(kept, names)
     raised = [flag for test in tests for flag in _test(book, test, scopes)]
     cliff.enter(book, tests, starts)
     length.enter(book, tests, lambda level: _scope(level, scopes))
-    guide.enter(book, tests, starts)
+    guide.enter(book, tests, starts, given)
     for engine in starts:
         own = [level for level in kept if _scope(level, scopes) == f"engine.{engine.id}"]
+        memory.enter_measured(book, engine, own)
         raised += flags.of_engine(book, engine, own)
-    return Figures(round, book.ledger, tuple(tests), tuple(names), tuple(starts), tuple(raised), tuple(findings))
+    return Figures(
+        round, book.ledger, tuple(tests), tuple(names), tuple(starts), tuple(raised), tuple(findings), tuple(given),
+        shown=selection.enter(book, tests),
+    )  # fmt: skip
 
 
 def _scope(level: LevelView, scopes: dict[str, str]) -> str:
@@ -75,7 +112,7 @@ def _scope(level: LevelView, scopes: dict[str, str]) -> str:
     return scopes.get(level.repeats[0].facts.launch.rsplit("/", 1)[0], f"engine.{level.engine}")
 
 
-def _level(book: Book, light: LevelView, scopes: dict[str, str], findings: list[Finding]) -> bool:
+def _level(book: Book, light: LevelView, scopes: dict[str, str], findings: list[Finding], resampled: bool) -> bool:
     """Enters the figures of one level; its requests are let go of afterwards."""
     level = layout.loaded(book.round, light, findings)
     if level is None:
@@ -84,7 +121,9 @@ def _level(book: Book, light: LevelView, scopes: dict[str, str], findings: list[
     kind, engine = launch.kind if launch else "openai", _scope(level, scopes)
     throughput.enter(book, level, book.round.plan.get("slos") or ())
     latency.enter(book, level)
+    repeats.enter(book, level, resampled=resampled)
     counters.enter(book, level, kind)
+    graphs.enter(book, level, kind)
     samples.enter(book, level, kind, f"{engine}.pool_tokens", findings)
     client.enter(book, level)
     roofline.enter(book, level, engine)
@@ -92,6 +131,7 @@ def _level(book: Book, light: LevelView, scopes: dict[str, str], findings: list[
     power.enter(book, level)
     kv.enter_level(book, level, kind, engine)
     length.enter_level(book, level)
+    steady.enter(book, level)
     return True
 
 
@@ -107,6 +147,9 @@ def _test(book: Book, test: TestView, scopes: dict[str, str]) -> list[Flag]:
             raised += flags.of_level(book, level, before if sweep else None)
     for challenger in test.engines[1:]:
         crossing.enter_pair(book, test, test.engines[0], challenger)
+    if test.kind == "concurrency":
+        waves.enter_lanes(book, test)
+        effects.enter(book, test, {facts.engine: facts for facts in reversed(book.round.launches.values())})
     return raised
 
 
@@ -127,6 +170,7 @@ def _sweep(book: Book, scope: str, levels: tuple[LevelView, ...], engine: str) -
     scaling.enter_levels(book, levels)
     scaling.enter_sweep(book, scope, levels)
     sweep.enter(book, scope, levels)
+    steady.enter_sweep(book, levels)
     anatomy.enter_sweep(book, scope, levels)
     roofline.enter_sweep(book, scope, levels, engine)
     crossing.enter_walls(book, scope, levels)

@@ -13,6 +13,7 @@ from genreport.figures.book import Absent, Book
 from genreport.figures.layout import LevelView
 from genreport.provenance import Lines
 from genreport.rounds import ENGINE_LOG, Level, Round
+from genreport.words import say
 
 PHASES = ("queue", "prefill", "decode")
 # part of the wait -> its mean in a level, in the order in which a request meets them
@@ -32,10 +33,6 @@ STEPS = {
     "logged_iterations": ("count", "sum(repeats)"),
     "mixed_iterations": ("count", "sum(repeats)"),
     "mixed_share": ("share", "mixed / iterations"),
-}
-NO_STEPS = {
-    "llamacpp": "llama.cpp does not say what a step holds",
-    "openai": "this kind of engine does not say what a step holds",
 }
 
 
@@ -81,7 +78,7 @@ def _of_vllm(book: Book, level: LevelView) -> None:
 
 def _mean(time: float, requests: float) -> float:
     if requests <= 0:
-        raise Absent("the engine finished no request between the scrapes")
+        raise Absent(say("missing.none_between_scrapes"))
     return time / requests
 
 
@@ -114,7 +111,7 @@ def _mixed(book: Book, level: LevelView, kind: str) -> None:
     id = level.id
     if kind != "vllm":
         for name, (unit, formula) in STEPS.items():
-            book.missing(f"{id}.{name}", unit, formula, NO_STEPS[kind])
+            book.missing(f"{id}.{name}", unit, formula, say(f"missing.steps_{kind}"))
         return
     for scope, files, rows in level.each():
         _iterations(book, scope, files, bool(len(rows.measured)))
@@ -135,8 +132,9 @@ def _iterations(book: Book, scope: str, files: Level, completed: bool) -> None:
     found = [(k, line) for k, line in enumerate(lines, 1) if re.search(ITERATION, line)]
     for name, pattern in (("logged_iterations", ITERATION), ("mixed_iterations", MIXED)):
         if file is None or not found:
-            why = "no log of the engine" if file is None else "no line an iteration in the engine's log"
-            book.missing(f"{scope}.{name}", "count", "count(matches)", why if completed else "no request completed")
+            why = "missing.no_log" if file is None else "missing.no_line_an_iteration"
+            why = say(why if completed else "missing.none_completed")
+            book.missing(f"{scope}.{name}", "count", "count(matches)", why)
             continue
         count = sum(1 for _, line in found if re.search(pattern, line))
         source = Lines(file, found[0][0], found[-1][0], pattern, count)
@@ -157,7 +155,7 @@ def _bound(book: Book, level: LevelView) -> None:
     bounds = book.value(f"{level.ids('iteration_size')[0]}.bounds") or ()
     below = [k for k, bound in enumerate(bounds) if bound <= level.concurrency]
     if not below:
-        reason = book[f"{level.id}.iteration_size.buckets"].reason or "the histogram starts above C"
+        reason = book[f"{level.id}.iteration_size.buckets"].reason or say("missing.starts_above_c")
         book.missing(id, "share", "1 - buckets[k] / buckets[-1]", reason)
         return
     k = below[-1]
@@ -167,7 +165,7 @@ def _bound(book: Book, level: LevelView) -> None:
 
 def _above(buckets: np.ndarray, k: int) -> float:
     if buckets[-1] <= 0:
-        raise Absent("no iteration between the scrapes")
+        raise Absent(say("missing.no_iteration"))
     return 1 - buckets[k] / buckets[-1]
 
 
@@ -180,7 +178,7 @@ def enter_sweep(book: Book, scope: str, levels: Sequence[LevelView]) -> None:
     for part, figure in (*PARTS.items(), ("wait", "wait")):
         id = f"{scope}.{part}_growth"
         if len(ends) < 2:
-            book.missing(id, "s", "last - first", "fewer than two levels with completed requests")
+            book.missing(id, "s", "last - first", say("missing.one_level_completed"))
         else:
             book.derive(id, "s", "last - first", lambda last, first: last - first, last=f"{ends[-1]}.{figure}",
                         first=f"{ends[0]}.{figure}")  # fmt: skip

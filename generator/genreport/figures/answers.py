@@ -17,6 +17,7 @@ from genreport.figures.frames import table
 from genreport.figures.layout import LevelView, TestView
 from genreport.provenance import MEASURED, Rows
 from genreport.rounds import Level
+from genreport.words import say
 
 AGREEMENT = "agreement(seed * 1000000 + index, answer)"
 # the same prompts under different sampling parameters
@@ -47,7 +48,7 @@ def enter(book: Book, test: TestView) -> None:
 def _pair(book: Book, test: TestView, base: str, other: str) -> None:
     id = f"pair.{test.id}.{base}.{other}.same_answers"
     levels = next(iter(test.shared(base, other)), ())
-    why_not = _incomparable(book, levels) if levels else "no common level"
+    why_not = _incomparable(book, levels) if levels else say("missing.no_common_level")
     if why_not:
         book.missing(id, "share", AGREEMENT, why_not)
         return
@@ -58,7 +59,7 @@ def _pair(book: Book, test: TestView, base: str, other: str) -> None:
     source = Rows(tuple(read), MEASURED, len(answers), _picks(pairs))
     notes = [SAMPLING_DIFFERS] if len({str(sampling) for sampling in _samplings(levels)}) > 1 else []
     book.enter(id, agreement(pairs), "share", AGREEMENT, source, n=len(pairs), notes=notes,
-               reason="no prompt was answered by both")  # fmt: skip
+               reason=say("missing.no_common_prompt"))  # fmt: skip
 
 
 def twice(answers: Sequence[Answer]) -> list[tuple[Answer, Answer]]:
@@ -99,9 +100,9 @@ def _picks(pairs: Sequence[tuple[Answer, Answer]]) -> tuple[tuple[str, int], ...
 def _incomparable(book: Book, levels: Sequence[LevelView]) -> str | None:
     """Why two engines' answers to the same requests say nothing of each other, if they do not."""
     if any(sampling.get("temperature") != 0 for sampling in _samplings(levels)):
-        return "the answers are sampled, not greedy"
+        return say("missing.sampled_answers")
     if len({_form(book, level.engine) for level in levels}) > 1:
-        return "the engines got their prompts in different forms"
+        return say("missing.other_prompts")
     return None
 
 

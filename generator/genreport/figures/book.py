@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -14,10 +14,11 @@ from genreport.figures import pointers
 from genreport.provenance import Ledger, Line, Pointer, Quantity, Source, values
 from genreport.rounds import Round
 from genreport.startlog import Fact
+from genreport.words import say
 
 Ids = str | Sequence[str]
 # why a formula has no value, where arithmetic itself refuses
-WHY_NOT = {ZeroDivisionError: "division by zero", OverflowError: "the value is not finite"}
+WHY_NOT = {ZeroDivisionError: "missing.division_by_zero", OverflowError: "missing.not_finite"}
 
 
 class Absent(Exception):
@@ -27,8 +28,8 @@ class Absent(Exception):
 class Book:
     """The ledger of one round, with the ways to add to it; a formula's text and its function are given side by side."""
 
-    def __init__(self, round: Round) -> None:
-        self.round, self.ledger = round, Ledger()
+    def __init__(self, round: Round, ledger: Ledger | None = None) -> None:
+        self.round, self.ledger = round, Ledger() if ledger is None else ledger
         self._json = lru_cache(maxsize=8)(self._read_json)
 
     def __getitem__(self, id: str) -> Quantity:
@@ -55,15 +56,17 @@ class Book:
         *sources: Source,
         n: int | None = None,
         notes: Iterable[str] = (),
-        reason: str = "nothing was observed",
+        reason: str | None = None,
+        inputs: Mapping[str, str | tuple[str, ...]] | None = None,
     ) -> Quantity:
-        """A figure read from its sources; a value that is not finite is missing."""
+        """A figure read from its sources, by the help of others if `inputs` names them; what is not finite is missing."""
         value = _plain(value)
         finite = value is not None and all(math.isfinite(v) for v in (value if isinstance(value, tuple) else (value,)))
         if not finite:
-            why = reason if value is None else "the value is not finite"
+            why = say("missing.not_finite") if value is not None else reason or say("missing.nothing_observed")
             return self.ledger.add(Quantity(id, None, unit, formula, n=n, sources=sources, reason=why))
-        return self.ledger.add(Quantity(id, value, unit, formula, n=n, sources=sources, notes=tuple(notes)))
+        facts = {"n": n, "sources": sources, "notes": tuple(notes), "inputs": dict(inputs or {})}
+        return self.ledger.add(Quantity(id, value, unit, formula, **facts))
 
     def derive(
         self,
@@ -74,22 +77,25 @@ class Book:
         *,
         n: int | None = None,
         notes: Iterable[str] = (),
+        carry: bool = True,
         **inputs: Ids,
     ) -> Quantity:
         """A figure of figures: `function` gets each input by its alias, a float or, for several ids, an array.
 
-        One missing input makes the result missing, with that input's reason; warnings of the inputs travel on.
+        One missing input makes the result missing, with that input's reason; warnings of the inputs travel on
+        unless `carry` is false: a count of figures is no more in doubt than a count of others.
         """
         named = {alias: ids if isinstance(ids, str) else tuple(ids) for alias, ids in inputs.items()}
         facts = {"n": n, "inputs": named}
         try:
             value = _plain(function(**{alias: self._given(alias, ids) for alias, ids in named.items()}))
             if value is None or not all(math.isfinite(v) for v in (value if isinstance(value, tuple) else (value,))):
-                raise Absent("the value is not finite")
+                raise Absent(say("missing.not_finite"))
         except (Absent, ZeroDivisionError, OverflowError) as absent:
-            why = WHY_NOT.get(type(absent)) or str(absent)
+            why = say(WHY_NOT[type(absent)]) if type(absent) in WHY_NOT else str(absent)
             return self.ledger.add(Quantity(id, None, unit, formula, reason=why, **facts))
-        carried = dict.fromkeys([*(note for i in self._ids(named) for note in self.ledger[i].notes), *notes])
+        travelling = [note for i in self._ids(named) for note in self.ledger[i].notes] if carry else []
+        carried = dict.fromkeys([*travelling, *notes])
         return self.ledger.add(Quantity(id, value, unit, formula, notes=tuple(carried), **facts))
 
     def _given(self, alias: str, ids: str | tuple[str, ...]) -> Any:
@@ -99,7 +105,7 @@ class Book:
         if isinstance(ids, str):
             return np.array(values(self.ledger[ids])) if isinstance(self.value(ids), tuple) else self.value(ids)
         if not ids:
-            raise Absent("nothing was completed or observed")
+            raise Absent(say("missing.nothing_completed"))
         return np.concatenate([np.atleast_1d(self.value(i)) for i in ids])  # curves stand end to end
 
     @staticmethod
@@ -118,13 +124,13 @@ class Book:
         function: Callable[[Any], Any] = float,
         n: int | None = None,
         notes: Iterable[str] = (),
-        reason: str = "not recorded",
+        reason: str | None = None,
     ) -> Quantity:
         """A value of a JSON file of the round, or something computed from it alone."""
         tree, lines = self._json(file)
         field = pointers.at(tree, pointer)
         if field is None or field == []:
-            return self.missing(id, unit, formula, reason)
+            return self.missing(id, unit, formula, reason or say("missing.not_recorded"))
         source = Pointer(file, pointer, lines[pointer])
         return self.enter(id, function(field), unit, formula, source, n=n, notes=notes)
 

@@ -10,32 +10,56 @@ from genreport.figures.book import Absent, Book
 from genreport.figures.layout import EngineView
 from genreport.records import ModelFacts, Tensor
 from genreport.rounds import MACHINE
+from genreport.startlog import Fact
+from genreport.words import say
 
+KV_FORMULA = "2 * layers * kv_heads * head_dim * bytes"
 GROUPS = ("embedding", "attention", "mlp", "norm", "output", "other")
 # one rule for GGUF and Hugging Face names; the first that matches decides
 _RULES = (
     ("norm", r"norm|(^|\.)ln_?[\df]"),
     ("attention", r"attn|attention"),
-    ("mlp", r"mlp|ffn|feed_forward|experts"),
-    ("output", r"(^|\.)(lm_head|output|embed_out)\."),
+    ("mlp", r"mlp|ffn|feed_forward|expert|moe"),
+    ("output", r"(^|\.)(lm_head|embed_out)\.|^output\."),
     ("embedding", r"embd|embed|(^|\.)w[tp]e\."),
 )
+# the table that is read as the output head where a model has none of its own; other tables are only looked up
+_TABLE = re.compile(r"(^|\.)(token_embd|embed_tokens|tok_embeddings|word_embeddings|embed_in|wte)\.")
+# what sees and hears for a model: a step of text reads none of it
+_TOWER = re.compile(
+    r"(^|\.)(vision_tower|vision_model|vision_encoder|visual|audio_tower|audio_model|audio_encoder|multi_modal_projector"
+    r"|mm_projector|embed_vision|embed_audio)\.|^(v|a|mm)\."
+)
+_EXPERT = re.compile(r"expert|_exps")
+# an element of these holds several weights
+_PACKED = re.compile(r"(qweight|weight_packed|_blocks)$")
 
 
 def group(name: str) -> str:
-    """Which part of the model a tensor belongs to."""
+    """Which part of the model a tensor belongs to; what sees and hears is one of the others."""
+    if _TOWER.search(name.lower()):
+        return "other"
     return next((group for group, rule in _RULES if re.search(rule, name.lower())), "other")
 
 
 def read_per_step(tensors: Sequence[Tensor], tied: bool | None) -> list[int]:
-    """Places of the tensors a decode step reads: all but a table that is only looked up.
+    """Places of the tensors a decode step of text reads: all but tables that are only looked up, and what sees and hears.
 
     Without an output head of its own the embedding table is read as the head, and counts once.
     """
-    heads = [k for k, tensor in enumerate(tensors) if group(tensor.name) == "output"]
-    if not heads and tied is not False:
-        return list(range(len(tensors)))
-    return [k for k, tensor in enumerate(tensors) if group(tensor.name) != "embedding"]
+    own = [k for k, tensor in enumerate(tensors) if not _TOWER.search(tensor.name.lower())]
+    groups = {k: group(tensors[k].name) for k in own}
+    as_head: set[int] = set()
+    if "output" not in groups.values() and tied is not False:
+        tables = [k for k in own if groups[k] == "embedding"]
+        as_head = {k for k in tables if _TABLE.search(tensors[k].name.lower())} or set(tables)
+    return [k for k in own if groups[k] != "embedding" or k in as_head]
+
+
+def packed(tensor: Tensor) -> bool:
+    """Whether its elements are no weights but hold several each, as 4-bit formats of safetensors do."""
+    name = tensor.name.lower()
+    return bool(_PACKED.search(name)) or (tensor.dtype == "U8" and name.endswith(".weight"))
 
 
 def kv_bytes_per_token(layers: float, kv_heads: float, head_dim: float, bytes: float) -> float:
@@ -52,7 +76,7 @@ def enter(book: Book, engine: EngineView) -> None:
     _ceilings(book, scope, engine)
     launch = book.round.launch_file(engine.launch)
     book.pointer(f"{scope}.start_s", "s", launch, "/ready_us", formula="field / 1e6", function=lambda us: us / 1e6,
-                 reason="the engine was already running")  # fmt: skip
+                 reason=say("missing.was_running"))  # fmt: skip
 
 
 def _weights(book: Book, scope: str, engine: EngineView) -> None:
@@ -61,7 +85,7 @@ def _weights(book: Book, scope: str, engine: EngineView) -> None:
     if model is None or not model.tensors:
         for name in ("file_bytes", "weights_bytes", "parameters", "parameters_read"):
             unit = "bytes" if name.endswith("bytes") else "count"
-            book.missing(f"{scope}.{name}", unit, "sum(tensors)", "no model files were named in the plan")
+            book.missing(f"{scope}.{name}", unit, "sum(tensors)", say("missing.no_model"))
         return
     _files(book, scope, file, model)
     for k in range(len(model.tensors)):
@@ -70,15 +94,25 @@ def _weights(book: Book, scope: str, engine: EngineView) -> None:
                      function=_product)  # fmt: skip
     _groups(book, scope, model)
     kept = read_per_step(model.tensors, model.architecture.tied_embeddings)
-    tied = any(group(model.tensors[k].name) == "embedding" for k in kept)
+    names = [tensor.name.lower() for tensor in model.tensors]
     notes = [
-        *(["tied_embeddings_read_as_output"] if tied else []),
-        *(["all_experts_counted"] if any("exp" in t.name.lower().split(".weight")[0] for t in model.tensors) else []),
+        *(["tied_embeddings_read_as_output"] if any(group(names[k]) == "embedding" for k in kept) else []),
+        *(["all_experts_counted"] if any(map(_EXPERT.search, names)) else []),
+        *(["towers_not_read"] if any(map(_TOWER.search, names)) else []),
     ]
     _sum(book, f"{scope}.weights_bytes", "bytes", [f"{scope}.tensor.{k}" for k in kept], notes)
-    _sum(book, f"{scope}.parameters_read", "count", [f"{scope}.tensor.{k}.elements" for k in kept], notes)
-    everything = [f"{scope}.tensor.{k}.elements" for k in range(len(model.tensors))]
-    _sum(book, f"{scope}.parameters", "count", everything)
+    _parameters(book, scope, model, kept, notes)
+
+
+def _parameters(book: Book, scope: str, model: ModelFacts, kept: Sequence[int], notes: Sequence[str]) -> None:
+    """Elements of all tensors, and of those that a step reads; a scalar is a scale, and no parameter."""
+    counted = {"parameters": (range(len(model.tensors)), ()), "parameters_read": (kept, notes)}
+    for name, (places, own) in counted.items():
+        if any(map(packed, model.tensors)):
+            book.missing(f"{scope}.{name}", "count", "sum(parts)", say("missing.packed"))
+        else:
+            ids = [f"{scope}.tensor.{k}.elements" for k in places if model.tensors[k].shape]
+            _sum(book, f"{scope}.{name}", "count", ids, own)
 
 
 def _files(book: Book, scope: str, file: str, model: ModelFacts) -> None:
@@ -110,36 +144,33 @@ def _kv(book: Book, scope: str, engine: EngineView) -> None:
     file = engine.facts.model_facts
     for name in ("layers", "hidden", "heads", "kv_heads", "head_dim"):
         if file in book.round.models:
-            book.pointer(f"{scope}.{name}", "count", file, f"/architecture/{name}", reason="the model files do not say")
+            book.pointer(f"{scope}.{name}", "count", file, f"/architecture/{name}", reason=say("missing.model_silent"))
         else:
-            book.missing(f"{scope}.{name}", "count", "field", "no model files were named in the plan")
+            book.missing(f"{scope}.{name}", "count", "field", say("missing.no_model"))
     book.pointer(f"{scope}.kv_bytes_per_element", "bytes", book.round.launch_file(engine.launch),
                  "/kv_bytes_per_element")  # fmt: skip
-    book.derive(f"{scope}.kv_bytes_per_token", "bytes", "2 * layers * kv_heads * head_dim * bytes", kv_bytes_per_token,
+    model = book.round.models.get(file) if file else None
+    kept = getattr(model.architecture, "attention", None) if model else None
+    if kept not in (None, "full"):
+        book.missing(f"{scope}.kv_bytes_per_token", "bytes", KV_FORMULA, say(f"missing.kv_{kept}"))
+        return
+    book.derive(f"{scope}.kv_bytes_per_token", "bytes", KV_FORMULA, kv_bytes_per_token,
                 layers=f"{scope}.layers", kv_heads=f"{scope}.kv_heads", head_dim=f"{scope}.head_dim",
                 bytes=f"{scope}.kv_bytes_per_element")  # fmt: skip
 
 
 def _pool(book: Book, scope: str, engine: EngineView) -> None:
     file = book.round.start_log_file(engine.launch)
-    said = {fact.name: fact for fact in startlog.facts(book.round.text(file))} if file else {}
-    why = "the start-up log does not say" if file else "no start-up log"
+    log = book.round.text(file) if file else ""
+    said = {fact.name: fact for fact in startlog.facts(log)}
+    why = say("missing.start_log_silent" if file else "missing.no_start_log")
     for name, unit in (("max_model_len", "tokens"), ("slots", "count"), ("context_tokens", "tokens"),
-                       ("batch_tokens", "tokens"), ("kv_bytes", "bytes"), ("model_bytes", "bytes"),
-                       ("compute_bytes", "bytes"), ("graph_bytes", "bytes"), ("engine_start_s", "s")):  # fmt: skip
+                       ("batch_tokens", "tokens"), ("engine_start_s", "s")):  # fmt: skip
         book.stated(f"{scope}.{name}", unit, file, said.get(name), why)
-    unified = "unified" in said and said["unified"].value == 1
-    if engine.facts.kind == "llamacpp" and unified and "context_tokens" in said:
-        book.stated(f"{scope}.pool_tokens", "tokens", file, said["context_tokens"], why)
-    elif engine.facts.kind == "llamacpp" and unified:
-        book.stated(f"{scope}.pool_tokens", "tokens", file, said.get("max_model_len"), why)
-    elif engine.facts.kind == "llamacpp":
-        book.derive(f"{scope}.pool_tokens", "tokens", "slots * length", lambda slots, length: slots * length,
-                    slots=f"{scope}.slots", length=f"{scope}.max_model_len")  # fmt: skip
+    if engine.facts.kind == "llamacpp":
+        _slots(book, scope, file, said, why)
     else:
-        book.stated(f"{scope}.pool_tokens", "tokens", file, said.get("pool_tokens"), why)
-    announced = said.get("slots" if engine.facts.kind == "llamacpp" else "announced_concurrency")
-    book.stated(f"{scope}.announced_concurrency", "1", file, announced, why)
+        _blocks(book, scope, file, log, said)
     book.derive(
         f"{scope}.pool_bytes",
         "bytes",
@@ -150,6 +181,43 @@ def _pool(book: Book, scope: str, engine: EngineView) -> None:
     )
     book.derive(f"{scope}.residents", "1", "tokens / length", residents,
                 tokens=f"{scope}.pool_tokens", length=f"{scope}.max_model_len")  # fmt: skip
+
+
+def _slots(book: Book, scope: str, file: str | None, said: dict[str, Fact], why: str) -> None:
+    """llama.cpp's pool: a fixed part for each slot, or one context that all share."""
+    if "unified" in said and said["unified"].value == 1:
+        whole = said.get("context_tokens") or said.get("max_model_len")
+        book.stated(f"{scope}.pool_tokens", "tokens", file, whole, why)
+    else:
+        book.derive(f"{scope}.pool_tokens", "tokens", "slots * length", lambda slots, length: slots * length,
+                    slots=f"{scope}.slots", length=f"{scope}.max_model_len")  # fmt: skip
+    book.stated(f"{scope}.announced_concurrency", "1", file, said.get("slots"), why)
+
+
+def _blocks(book: Book, scope: str, file: str | None, log: str, said: dict[str, Fact]) -> None:
+    """vLLM's pool: as it states it, or its blocks times their size, in versions that state no more."""
+    spoken = startlog.each(log)
+    if "data_parallel" not in said or said["data_parallel"].value < 2:  # ranks of one engine, which uses the smallest
+        spoken = {name: sorted(facts, key=lambda fact: fact.value)[:1] for name, facts in spoken.items()}
+    if spoken["gpu_blocks"] and not spoken["pool_tokens"]:
+        _over_engines(book, f"{scope}.gpu_blocks", "count", file, spoken["gpu_blocks"])
+        book.stated(f"{scope}.block_size", "tokens", file, said.get("block_size"), say("missing.no_block_size"))
+        book.derive(f"{scope}.pool_tokens", "tokens", "blocks * size", lambda blocks, size: blocks * size,
+                    blocks=f"{scope}.gpu_blocks", size=f"{scope}.block_size")  # fmt: skip
+    else:
+        _over_engines(book, f"{scope}.pool_tokens", "tokens", file, spoken["pool_tokens"])
+    _over_engines(book, f"{scope}.announced_concurrency", "1", file, spoken["announced_concurrency"])
+
+
+def _over_engines(book: Book, id: str, unit: str, file: str | None, spoken: Sequence[Fact]) -> None:
+    """What the engine states, or the sum over the engines of a data-parallel server."""
+    if len(spoken) < 2:
+        why = say("missing.start_log_silent" if file else "missing.no_start_log")
+        book.stated(id, unit, file, next(iter(spoken), None), why)
+        return
+    for fact in spoken:
+        book.stated(f"{id}.{fact.who}", unit, file, fact, "")
+    _sum(book, id, unit, [f"{id}.{fact.who}" for fact in spoken])
 
 
 def pool_bytes(tokens: float, kv: float) -> float:
@@ -175,7 +243,7 @@ def preemption_share(preemptions: float, tokens: float, requests: float) -> floa
 def residents(tokens: float, length: float) -> float:
     """Sequences of the longest allowed length that the pool holds."""
     if not length:
-        raise Absent("the announced length is zero")
+        raise Absent(say("missing.length_zero"))
     return tokens / length
 
 
@@ -185,7 +253,7 @@ def _ceilings(book: Book, scope: str, engine: EngineView) -> None:
     for figure, name, unit in (("bandwidth", "bandwidth", "bytes/s"), ("flops_ceiling", "flops", "FLOP/s")):
         ceiling = ceilings.get(name)
         if ceiling is None:
-            book.missing(f"{scope}.{figure}", unit, "field", f"no ceiling of {name} was measured or cited")
+            book.missing(f"{scope}.{figure}", unit, "field", say(f"missing.no_ceiling_{name}"))
             continue
         notes = [
             *(["measured_ceiling"] if ceiling.source.startswith("measured") else ["cited_ceiling"]),

@@ -11,12 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from genreport.figures import crossing, planned
+from genreport.display import digits
+from genreport.figures import crossing, limits, planned
 from genreport.figures.book import Book
 from genreport.figures.crossing import crossings, crossings_linear_logx, loglog_at
 from genreport.figures.layout import LevelView, TestView
+from genreport.figures.limits import Limit
 from genreport.figures.throughput import LIMITED
 from genreport.provenance import Ledger
+from genreport.words import say
 
 # the wait that a front is drawn over
 WAIT = "ttft.p99"
@@ -30,25 +33,26 @@ RANGE_ENDS = "range_ends_before_the_limit"
 
 @dataclass(frozen=True)
 class Slo:
-    """One service level of the plan: the statistic of a level that must stay below its limit."""
+    """A service level: the statistic of a level that must stay below its limit, of the plan (`place`) or given later."""
 
     id: str
     figure: str
     percentile: str
-    place: int
+    place: int | None = None
+    given: Limit | None = None
 
     @property
     def statistic(self) -> str:
         return f"{self.figure}.{self.percentile}"
 
 
-def slos(plan: Mapping[str, Any]) -> list[Slo]:
-    """The plan's service levels in its order; what is no limit on a latency is left out."""
-    found: dict[str, Slo] = {}
+def slos(plan: Mapping[str, Any], given: Sequence[Limit] = ()) -> list[Slo]:
+    """The given service levels, then the plan's in its order; what is no limit on a latency is left out."""
+    found = {limit.name: Slo(limit.name, limit.figure, limit.percentile, given=limit) for limit in given}
     for place, entry in enumerate(plan.get("slos") or ()):
         if isinstance(entry, dict) and entry.get("figure") in LIMITED and _is_limit(entry.get("below_ms")):
-            given = str(entry.get("id"))
-            id = given if re.fullmatch(r"[a-z0-9][a-z0-9_+-]*", given) and given not in found else f"slo{place + 1}"
+            name = str(entry.get("id"))
+            id = name if re.fullmatch(r"[a-z0-9][a-z0-9_+-]*", name) and name not in found else f"slo{place + 1}"
             found[id] = Slo(id, entry["figure"], str(entry.get("percentile", "p99")), place)
     return list(found.values())
 
@@ -57,15 +61,15 @@ def _is_limit(value: Any) -> bool:
     return planned.is_number(value) and 0 < value < math.inf
 
 
-def enter(book: Book, test: TestView) -> None:
+def enter(book: Book, test: TestView, given: Sequence[Limit] = ()) -> None:
     """Everything a choice rests on, of one concurrency sweep: service levels, leads and fronts."""
-    for slo in slos(book.round.plan):
+    for slo in slos(book.round.plan, given):
         _slo(book, test, slo)
     peaks = [f"{test.id}.{engine}.peak_throughput" for engine in test.engines]
-    _lead(book, f"test.{test.id}.peak.lead", peaks, "no request completed")
+    _lead(book, f"test.{test.id}.peak.lead", peaks, say("missing.none_completed"))
     for name in common(test):
-        given = [f"{test.id}.{engine}.{name}.output_throughput" for engine in test.engines]
-        _lead(book, f"test.{test.id}.at.{name}.lead", given, "no request completed")
+        rates = [f"{test.id}.{engine}.{name}.output_throughput" for engine in test.engines]
+        _lead(book, f"test.{test.id}.at.{name}.lead", rates, say("missing.none_completed"))
     for a, b in combinations(test.engines, 2):
         if f"pair.{test.id}.{a}.{b}.cross1" not in book.ledger:
             crossing.enter_pair(book, test, a, b)
@@ -84,26 +88,31 @@ def common(test: TestView) -> list[str]:
 def _slo(book: Book, test: TestView, slo: Slo) -> None:
     scope = f"test.{test.id}.slo.{slo.id}"
     limit = f"{scope}.limit"
-    planned.enter(book, limit, "s", f"/slos/{slo.place}/below_ms", divisor=1000)
+    if slo.given:
+        limits.enter(book, limit, slo.given)
+    else:
+        planned.enter(book, limit, "s", f"/slos/{slo.place}/below_ms", divisor=1000)
     for engine in test.engines:
         levels = [level for level in test.levels_of(engine) if book.value(f"{level.id}.{slo.statistic}")]
         _load(book, f"{scope}.{engine}.load", levels, slo, limit)
         c, x = ([f"{level.id}.{name}" for level in levels] for name in ("concurrency", "output_throughput"))
         book.derive(f"{scope}.{engine}.throughput", "tok/s", "loglog_at(load, c, x)", _at,
                     load=f"{scope}.{engine}.load", c=c, x=x)  # fmt: skip
-    _lead(book, f"{scope}.lead", [f"{scope}.{engine}.throughput" for engine in test.engines], "no engine meets it")
+    _lead(
+        book, f"{scope}.lead", [f"{scope}.{engine}.throughput" for engine in test.engines], say("missing.limit_unmet")
+    )
 
 
 def _load(book: Book, id: str, levels: Sequence[LevelView], slo: Slo, limit: str) -> None:
     """The smallest C at which the statistic reaches the limit; never extrapolated."""
     c, y = ([f"{level.id}.{name}" for level in levels] for name in ("concurrency", slo.statistic))
     if not levels:
-        book.missing(id, "1", LOAD, f"no level has a {slo.percentile} of {slo.figure}")
+        book.missing(id, "1", LOAD, say("missing.no_statistic", percentile=slo.percentile, figure=slo.figure))
         return
     allowed, seen = book.value(limit), np.array([book.value(i) for i in y])
     loads = [book.value(i) for i in c]
     if seen[0] > allowed:
-        book.missing(id, "1", LOAD, f"not met at C = {loads[0]:g}")
+        book.missing(id, "1", LOAD, say("missing.limit_not_met", c=digits(loads[0])))
     elif crossings(loads, seen, np.full_like(seen, allowed)):
         book.derive(id, "1", LOAD, _first_reached, n=len(levels), c=c, y=y, limit=limit)
     else:
@@ -123,7 +132,7 @@ def _lead(book: Book, id: str, ids: Sequence[str], none: str) -> None:
     """How many times the highest of the values is the next one."""
     ranked = sorted(book.observed(ids), key=lambda i: -book.value(i))
     if len(ranked) < 2:
-        book.missing(id, "ratio", LEAD, "only one engine has a value" if ranked else none)
+        book.missing(id, "ratio", LEAD, say("missing.one_engine") if ranked else none)
     else:
         book.derive(id, "ratio", LEAD, lambda winner, second: winner / second, winner=ranked[0], second=ranked[1])
 
@@ -239,7 +248,7 @@ def _leaders(a: str, b: str, found: Sequence[float], grid: np.ndarray, lead: np.
 
 def _why_none(case: Fronts) -> str:
     if case.case == "unknown":
-        return f"no level of one of them has both a {WAIT} and a throughput"
+        return say("missing.front_unknown", wait=WAIT)
     if case.case == "ahead":
-        return f"none, {case.leaders[0]} dominates"
-    return f"none: the fronts share no wait; {case.leaders[0]} is the faster, {case.leaders[1]} the higher"
+        return say("missing.front_dominates", engine=case.leaders[0])
+    return say("missing.fronts_apart", faster=case.leaders[0], higher=case.leaders[1])

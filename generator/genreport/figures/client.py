@@ -7,6 +7,7 @@ import numpy as np
 from genreport.figures.book import Book
 from genreport.figures.latency import few
 from genreport.figures.layout import LevelView
+from genreport.words import say
 
 LAGS = {"p50": 50, "p99": 99, "max": 100}
 
@@ -37,4 +38,4 @@ def _lag(book: Book, id: str, file: str, q: int, n: int) -> None:
     formula = "max(field) / 1e6" if q == 100 else f"percentile(field, {q}) / 1e6"
     notes = ["n_too_small"] if q < 100 and few(n, q) else []
     book.pointer(id, "s", file, "/client/lag_us", formula=formula, n=n, notes=notes,
-                 function=lambda us: np.percentile(us, q) / 1e6, reason="no lag was sampled")  # fmt: skip
+                 function=lambda us: np.percentile(us, q) / 1e6, reason=say("missing.no_lag"))  # fmt: skip

@@ -8,6 +8,7 @@ from genreport.figures import capacity, cliff_counts, cliff_time
 from genreport.figures.book import Absent, Book
 from genreport.figures.layout import EngineView, LevelView, TestView
 from genreport.rounds import Round
+from genreport.words import say
 
 # name of the ratio -> the figure of both shapes that it divides
 RATIOS = {
@@ -100,7 +101,7 @@ def _residency(book: Book, id: str, engine: str) -> None:
 
 def _over_announced(running: float, announced: float) -> float:
     if not announced:
-        raise Absent("the announced concurrency is zero")
+        raise Absent(say("missing.announced_zero"))
     return capacity.over_announced(running, announced)
 
 
@@ -128,5 +129,5 @@ def beyond_prefill(long: float, normal: float, prefill: float, prefill_normal: f
     """Mean TTFT as a multiple of the normal shape's plus what prefill grew by, all as measured."""
     accounted = normal + prefill - prefill_normal
     if accounted <= 0:
-        raise Absent("the normal shape's prefill is stated longer than its TTFT")
+        raise Absent(say("missing.prefill_too_long"))
     return long / accounted

@@ -7,10 +7,10 @@ import re
 from genreport.errors import RoundError
 from genreport.figures import capacity
 from genreport.figures.book import Absent, Book
-from genreport.figures.counters import UNKNOWN_KIND
 from genreport.figures.layout import LevelView
 from genreport.provenance import Line, Lines
 from genreport.rounds import BEFORE, ENGINE_LOG, Level, Round
+from genreport.words import say
 
 _STEP = r"Iteration\(\d+\): \d+ context requests, "
 LOGGED = {
@@ -21,10 +21,8 @@ LOGGED = {
         "tokens",
     ),
 }
-NOT_LOGGED = "the log has no iteration lines (--enable-logging-iteration-details)"
 BLOCK = r'^vllm:cache_config_info\{(?:.*?,)?block_size="(\d+)"'
 WHOLE_BLOCKS = "(pool / block - 1) // -(-(input + output) // block)"
-FAILED = "requests failed: the engine counts their prompts, the client does not"
 
 
 def enter(book: Book, level: LevelView, kind: str, pool: str) -> None:
@@ -56,7 +54,7 @@ def _preemptions(book: Book, id: str) -> None:
 
 def _gaps_per_preemption(preemptions: float, tokens: float, requests: float) -> float:
     if not preemptions:
-        raise Absent("no preemption was counted")
+        raise Absent(say("missing.no_preemption"))
     return (tokens - requests) / preemptions
 
 
@@ -74,12 +72,12 @@ def _computed_twice(book: Book, level: LevelView, kind: str) -> None:
                     failed=f"{id}.failed")  # fmt: skip
     else:
         for way in ("log", "iterations"):
-            why = UNKNOWN_KIND if kind == "openai" else "llama.cpp preempts nothing and says nothing of it"
-            book.missing(f"{id}.cliff.recomputed_by_{way}", "tokens", "computed - asked", why)
+            why = "missing.unknown_kind" if kind == "openai" else "missing.llamacpp_preempts_nothing"
+            book.missing(f"{id}.cliff.recomputed_by_{way}", "tokens", "computed - asked", say(why))
         if kind == "llamacpp":
             _again(book, id, "counter", f"{id}.engine_prompt_tokens")
         else:
-            book.missing(f"{id}.cliff.recomputed_by_counter", "tokens", "computed - asked", UNKNOWN_KIND)
+            book.missing(f"{id}.cliff.recomputed_by_counter", "tokens", "computed - asked", say("missing.unknown_kind"))
     book.derive(f"{id}.cliff.recomputed_share", "share", "again / asked", lambda again, asked: again / asked,
                 again=f"{id}.cliff.recomputed_by_log", asked=f"{id}.prompt_tokens")  # fmt: skip
 
@@ -105,7 +103,8 @@ def _logged(book: Book, scope: str, repeat: Level) -> None:
         search = re.compile(pattern).search
         found = [(k, float(match[1])) for k, line in enumerate(lines, 1) if (match := search(line))]
         if file is None or not found:
-            book.missing(f"{scope}.{name}", unit, "sum(matches)", NOT_LOGGED if file else "no log of the engine")
+            why = say("missing.no_iteration_lines" if file else "missing.no_log")
+            book.missing(f"{scope}.{name}", unit, "sum(matches)", why)
             continue
         source = Lines(file, found[0][0], found[-1][0], pattern, len(found))
         book.enter(f"{scope}.{name}", sum(v for _, v in found), unit, "sum(matches)", source, n=len(found))
@@ -118,7 +117,7 @@ def _again(book: Book, id: str, way: str, computed: str) -> None:
 
 def _recomputed(computed: float, asked: float, failed: float) -> float:
     if failed:
-        raise Absent(FAILED)
+        raise Absent(say("missing.failed_prompts"))
     return computed - asked
 
 
@@ -138,7 +137,7 @@ def _blocks(book: Book, level: LevelView, kind: str, pool: str) -> None:
         line, match = found[0]
         book.enter(f"{id}.block_tokens", float(match[1]), "tokens", "number(line)", Line(file, line, BLOCK))
     else:
-        book.missing(f"{id}.block_tokens", "tokens", "number(line)", "the engine states no block size")
+        book.missing(f"{id}.block_tokens", "tokens", "number(line)", say("missing.no_block_size"))
     book.derive(f"{id}.max_num_seqs_in_blocks", "count", WHOLE_BLOCKS, in_blocks, pool=pool,
                 block=f"{id}.block_tokens", input=f"{level.id}.input", output=f"{level.id}.output")  # fmt: skip
 

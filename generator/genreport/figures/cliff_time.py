@@ -8,9 +8,10 @@ from typing import Any
 from genreport.errors import RoundError
 from genreport.figures.book import Book
 from genreport.figures.layout import LevelView
-from genreport.figures.samples import NO_GAUGE, RESIDENT
+from genreport.figures.samples import RESIDENT
 from genreport.provenance import Samples
 from genreport.rounds import Round
+from genreport.words import say
 
 POINTS = 240  # of a curve at most: beyond, every second, third … sample is drawn
 PREEMPTED = ("vllm:num_preemptions_total", "vllm:num_preemptions")
@@ -54,7 +55,7 @@ def _preempted(book: Book, id: str, repeat: str | None) -> None:
         book.derive(f"{id}.preemptions.value", "count", "total - before", lambda total, before: total - before,
                     total=f"{id}.preemptions_total.value", before=before)  # fmt: skip
     else:
-        book.missing(f"{id}.preemptions.value", "count", "total - before", "no counter of preemptions was read")
+        book.missing(f"{id}.preemptions.value", "count", "total - before", say("missing.no_preemption_counter"))
 
 
 def _same_time(book: Book, id: str, other: str) -> None:
@@ -73,7 +74,7 @@ def _curve(book: Book, id: str, unit: str, source: Samples | None) -> None:
         if points:
             book.enter(f"{id}.{name}", values, unit_, formula, source, n=len(points))
         else:
-            book.missing(f"{id}.{name}", unit_, formula, NO_GAUGE)
+            book.missing(f"{id}.{name}", unit_, formula, say("missing.no_gauge"))
 
 
 def _points(round: Round, source: Samples) -> list[tuple[float, float]]:

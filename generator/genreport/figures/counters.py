@@ -12,6 +12,7 @@ from genreport.figures.book import Absent, Book
 from genreport.figures.layout import LevelView
 from genreport.provenance import Line, Lines, Source
 from genreport.rounds import AFTER, BEFORE, Level, Round
+from genreport.words import say
 
 # figure -> the counter's names, newest first
 VLLM: dict[str, tuple[str, ...]] = {
@@ -59,7 +60,6 @@ UNITS = {
 }
 # gauges that no delta is taken of as they stand
 AVERAGES = {"busy_slots"}
-UNKNOWN_KIND = "no counters are known of this kind of engine"
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ def _moment(book: Book, id: str, unit: str, file: str | None, text: str, names: 
     found = reading(text, file, names) if file else None
     formula = "sum(matches)" if found and isinstance(found.source, Lines) else "number(line)"
     if found is None:
-        why = f"no {names[0]} in the scrape" if file else "no scrape of the engine's counters"
+        why = say("missing.no_counter", name=names[0]) if file else say("missing.no_scrape")
         book.missing(id, unit, formula, why)
     else:
         book.enter(id, found.value, unit, formula, found.source)
@@ -143,7 +143,7 @@ def _moment(book: Book, id: str, unit: str, file: str | None, text: str, names: 
 
 def _delta(after: float, before: float) -> float:
     if after < before:
-        raise Absent("no delta: the counter fell, the engine was started again")
+        raise Absent(say("missing.counter_fell"))
     return after - before
 
 
@@ -157,25 +157,25 @@ def _shares(book: Book, scope: str, kind: str) -> None:
                     tokens=f"{scope}.iteration_tokens", iterations=f"{scope}.iterations")  # fmt: skip
     elif kind == "llamacpp":
         book.derive(f"{scope}.prefix_hit_share", "share", "cached / (computed + cached)",
-                    lambda cached, computed: _share_of(cached, computed + cached, "no prompt tokens were counted"),
+                    lambda cached, computed: _share_of(cached, computed + cached, "missing.no_prompt_counted"),
                     cached=f"{scope}.prompt_cached", computed=f"{scope}.prompt_computed")  # fmt: skip
         book.derive(f"{scope}.tokens_per_iteration", "tokens", "slots / iterations",
                     lambda slots, iterations: slots / iterations, notes=("busy_slots_per_decode",),
                     slots=f"{scope}.busy_slots", iterations=f"{scope}.iterations")  # fmt: skip
-        book.missing(f"{scope}.preemptions", "count", "sum(repeats)", "llama.cpp has no such counter")
+        book.missing(f"{scope}.preemptions", "count", "sum(repeats)", say("missing.llamacpp_no_counter"))
     else:
         for name, unit in (("prefix_hit_share", "share"), ("tokens_per_iteration", "tokens"), ("preemptions", "count")):
-            book.missing(f"{scope}.{name}", unit, "after - before", UNKNOWN_KIND)
+            book.missing(f"{scope}.{name}", unit, "after - before", say("missing.unknown_kind"))
 
 
 def hit_share(hits: float, queries: float) -> float:
     """Prompt tokens found in the prefix cache, of those looked up."""
-    return _share_of(hits, queries, "prefix cache is off: no queries were counted")
+    return _share_of(hits, queries, "missing.no_queries")
 
 
 def _share_of(part: float, whole: float, none: str) -> float:
     if not whole:
-        raise Absent(none)
+        raise Absent(say(none))
     return part / whole
 
 
@@ -183,7 +183,7 @@ def _checks(book: Book, level: LevelView, kind: str) -> None:
     """The engine's totals held against the client's, and what every record says of itself; 0 = they agree."""
     id = level.id
     if kind == "llamacpp":
-        book.missing(f"{id}.engine_requests", "count", "sum(repeats)", "llama.cpp counts no requests")
+        book.missing(f"{id}.engine_requests", "count", "sum(repeats)", say("missing.llamacpp_no_requests"))
         book.derive(
             f"{id}.engine_prompt_tokens",
             "tokens",
@@ -198,7 +198,7 @@ def _checks(book: Book, level: LevelView, kind: str) -> None:
             book.derive(f"{id}.check.{name}", "count", "engine - client", lambda engine, client: engine - client,
                         engine=f"{id}.{name}", client=f"{id}.{client}")  # fmt: skip
         else:
-            book.missing(f"{id}.check.{name}", "count", "engine - client", UNKNOWN_KIND)
+            book.missing(f"{id}.check.{name}", "count", "engine - client", say("missing.unknown_kind"))
     book.derive(f"{id}.check.stamps", "count", "unsound", lambda unsound: unsound, unsound=f"{id}.unsound")
     _row_checks(book, level)
 
@@ -208,11 +208,11 @@ def _row_checks(book: Book, level: LevelView) -> None:
     frame, some = rows.rows, len(rows) > 0
     counted = some and frame["counted"].all() and not frame["n"].isna().any()
     differ = frame["n"].to_numpy(dtype=float) != rows.event_tokens if counted else None
-    reason = "no per-event token counts" if some else "no request completed"
+    reason = say("missing.no_event_counts" if some else "missing.none_completed")
     _differences(book, f"{level.id}.check.tokens_sum", "sum(tokens_differ)", level, differ, reason)
     known = some and not frame["prompt_n"].isna().any()
     differ = (frame["prompt_n"] != frame["asked_input"]).to_numpy() if known else None
-    reason = "the server states no prompt tokens" if some else "no request completed"
+    reason = say("missing.no_prompt_counts" if some else "missing.none_completed")
     _differences(book, f"{level.id}.check.prompt_tokens", "sum(prompt_differs)", level, differ, reason)
     _server_checks(book, level)
 
@@ -227,7 +227,7 @@ def _server_checks(book: Book, level: LevelView) -> None:
         ("server_time", "sum(server_e2e_later)", ~np.isnan(e2e), later),
     ):
         found = differ & known if known.any() else None
-        _differences(book, f"{level.id}.check.{name}", formula, level, found, "the server states none of its own")
+        _differences(book, f"{level.id}.check.{name}", formula, level, found, say("missing.states_none"))
 
 
 def _differences(book: Book, id: str, formula: str, level: LevelView, differ, reason: str) -> None:

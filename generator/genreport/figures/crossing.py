@@ -6,10 +6,24 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from genreport.display import digits
 from genreport.figures.book import Absent, Book
 from genreport.figures.layout import LevelView, TestView
+from genreport.words import say
 
+# crossings of two curves that become figures; where there are more, their count is one too
+MOST = 9
 WALLS = "crossings_linear_logx(c, mbu, mfu)[0]"
+# ratio of a level, challenger over baseline -> the figure of both
+RATIOS = {
+    "ratio": "output_throughput",
+    "attainment_ratio": "attainment",
+    "ttft_p50_ratio": "ttft.p50",
+    "ttft_p99_ratio": "ttft.p99",
+    "itl_p50_ratio": "itl.p50",
+    "e2el_p95_ratio": "e2el.p95",
+    "prefill_ratio": "prefill.mean",
+}
 
 
 def crossings(c: Sequence[float], xa: Sequence[float], xb: Sequence[float]) -> list[float]:
@@ -51,9 +65,9 @@ def enter_pair(book: Book, test: TestView, a: str, b: str) -> None:
     scope = f"pair.{test.id}.{a}.{b}"
     shared = test.shared(a, b)
     for one, other in shared:
-        for name, figure in (("ratio", "output_throughput"), ("attainment_ratio", "attainment"),
-                             ("ttft_p50_ratio", "ttft.p50")):  # fmt: skip
+        for name, figure in RATIOS.items():
             _ratio(book, f"{scope}.{name}_{one.name}", f"{other.id}.{figure}", f"{one.id}.{figure}")
+        _range(book, f"{scope}.ratio_{one.name}", other.id, one.id)
     if test.kind != "concurrency":
         return
     _crossings(book, scope, a, b, shared)
@@ -62,6 +76,12 @@ def enter_pair(book: Book, test: TestView, a: str, b: str) -> None:
 
 def _ratio(book: Book, id: str, over: str, under: str) -> None:
     book.derive(id, "ratio", "challenger / baseline", ratio, challenger=over, baseline=under)
+
+
+def _range(book: Book, id: str, challenger: str, baseline: str) -> None:
+    """Ends of a throughput ratio: the slowest repeat of one over the fastest of the other, and the reverse."""
+    for name, over, under in (("low", "min", "max"), ("high", "max", "min")):
+        _ratio(book, f"{id}.{name}", f"{challenger}.output_throughput.{over}", f"{baseline}.output_throughput.{under}")
 
 
 def _crossings(book: Book, scope: str, a: str, b: str, shared: Sequence[tuple[LevelView, LevelView]]) -> None:
@@ -73,9 +93,12 @@ def _crossings(book: Book, scope: str, a: str, b: str, shared: Sequence[tuple[Le
     xa, xb = ([f"{pair[k].id}.output_throughput" for pair in both] for k in (0, 1))
     curves = [np.array([book.value(i) for i in ids]) for ids in (c, xa, xb)]
     found = crossings(*curves) if len(both) > 1 else []
-    for k in range(len(found)):
+    for k in range(min(MOST, len(found))):
         book.derive(f"{scope}.cross{k + 1}", "1", f"crossings(c, xa, xb)[{k}]",
                     lambda c, xa, xb, k=k: crossings(c, xa, xb)[k], n=len(both), c=c, xa=xa, xb=xb)  # fmt: skip
+    if len(found) > MOST:
+        book.derive(f"{scope}.crossings", "count", "count(crossings(c, xa, xb))",
+                    lambda c, xa, xb: len(crossings(c, xa, xb)), n=len(both), c=c, xa=xa, xb=xb)  # fmt: skip
     if not found:
         book.missing(f"{scope}.cross1", "1", "crossings(c, xa, xb)[0]", _why_none(curves, a, b))
 
@@ -83,15 +106,16 @@ def _crossings(book: Book, scope: str, a: str, b: str, shared: Sequence[tuple[Le
 def _why_none(curves: Sequence[np.ndarray], a: str, b: str) -> str:
     c, xa, xb = curves
     if len(c) < 2:
-        return "fewer than two common levels"
-    return f"none in the measured range: {a if xa[0] > xb[0] else b} dominates from C = {c[0]:g} to {c[-1]:g}"
+        return say("missing.one_common_level")
+    ahead = a if xa[0] > xb[0] else b
+    return say("missing.dominates", engine=ahead, first=digits(c[0]), last=digits(c[-1]))
 
 
 def _single(book: Book, scope: str, test: TestView, a: str, b: str) -> None:
     first = next((pair for pair in test.shared(a, b) if pair[0].concurrency == 1), None)
     if first is None:
         for name in ("single_stream_ratio", "measured_step_ratio"):
-            book.missing(f"{scope}.{name}", "ratio", "challenger / baseline", "no common level at C = 1")
+            book.missing(f"{scope}.{name}", "ratio", "challenger / baseline", say("missing.no_common_single"))
     else:
         _ratio(book, f"{scope}.single_stream_ratio", *(f"{v.id}.output_throughput" for v in reversed(first)))
         _step(book, f"{scope}.measured_step_ratio", *(f"{v.id}.itl.p50" for v in first))
@@ -109,7 +133,7 @@ def enter_walls(book: Book, scope: str, levels: Sequence[LevelView]) -> None:
     measured = [level for level in levels if book.value(f"{level.id}.mbu") and book.value(f"{level.id}.mfu")]
     if not measured:
         lacking = [q.reason for level in levels for name in ("mbu", "mfu") if (q := book[f"{level.id}.{name}"]).missing]
-        book.missing(f"{scope}.walls_cross", "1", WALLS, lacking[0] if lacking else "both shares are zero")
+        book.missing(f"{scope}.walls_cross", "1", WALLS, lacking[0] if lacking else say("missing.shares_zero"))
         return
     c, mbu, mfu = ([f"{level.id}.{name}" for level in measured] for name in ("concurrency", "mbu", "mfu"))
     book.derive(f"{scope}.walls_cross", "1", WALLS, _walls, n=len(measured),
@@ -118,9 +142,8 @@ def enter_walls(book: Book, scope: str, levels: Sequence[LevelView]) -> None:
 
 def _walls(c: np.ndarray, mbu: np.ndarray, mfu: np.ndarray) -> float:
     if len(c) < 2:
-        raise Absent("fewer than two levels with both shares")
+        raise Absent(say("missing.one_level_shares"))
     found = crossings_linear_logx(c, mbu, mfu)
     if not found:
-        ahead = "bandwidth" if mbu[0] > mfu[0] else "FLOP/s"
-        raise Absent(f"the walls do not meet in the measured range: the share of {ahead} stays the larger one")
+        raise Absent(say("missing.walls_apart_bandwidth" if mbu[0] > mfu[0] else "missing.walls_apart_flops"))
     return found[0]

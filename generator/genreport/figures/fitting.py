@@ -7,6 +7,10 @@ from __future__ import annotations
 
 from genreport.figures.book import Absent, Book
 from genreport.figures.layout import EngineView
+from genreport.words import say
+
+# the load of the example that the guide works out: so many requests at once, each with so many tokens of prompt and answer
+USERS, CONTEXT = 16, 8192
 
 
 def kv(users: float, context: float, kv_bytes: float) -> float:
@@ -17,7 +21,7 @@ def kv(users: float, context: float, kv_bytes: float) -> float:
 def held(pool: float, context: float) -> float:
     """Requests of that length that a pool of so many tokens holds at once."""
     if not context:
-        raise Absent("a request without tokens")
+        raise Absent(say("missing.empty_request"))
     return pool / context
 
 
@@ -61,10 +65,10 @@ def enter_engine(book: Book, engine: EngineView) -> None:
         book.derive(f"{scope}.tensor_bytes", "bytes", "sum(parts)", lambda parts: parts.sum(), parts=tensors,
                     n=len(tensors))  # fmt: skip
         book.pointer(f"{scope}.model_context", "tokens", file, "/architecture/context",
-                     reason="the model files do not say")  # fmt: skip
+                     reason=say("missing.model_silent"))  # fmt: skip
     else:
         for name, unit in (("tensor_bytes", "bytes"), ("model_context", "tokens")):
-            book.missing(f"{scope}.{name}", unit, "field", "no model files were named in the plan")
+            book.missing(f"{scope}.{name}", unit, "field", say("missing.no_model"))
     book.derive(f"{scope}.full_context_bytes", "bytes", "length * kv_bytes", lambda length, kv_bytes: kv(1, length, kv_bytes),
                 length=f"{scope}.max_model_len", kv_bytes=f"{scope}.kv_bytes_per_token")  # fmt: skip
     book.derive(f"{scope}.half_residents", "1", "tokens / (length / 2)", lambda tokens, length: held(tokens, length / 2),
@@ -80,6 +84,18 @@ def enter_load(book: Book, scope: str, level: str, engine: str) -> None:
                 **shape)  # fmt: skip
     book.derive(f"{scope}.held", "1", "pool / (input + output)", lambda pool, input, output: held(pool, input + output),
                 pool=f"{engine}.pool_tokens", **shape)  # fmt: skip
+
+
+def enter_example(book: Book, scope: str, engine: str) -> None:
+    """Whether the memory of the machine, or of its card, would take a load that people ask about."""
+    card = book.value("machine.card_memory")
+    memory = "machine.memory" if card is None else "machine.card_memory"
+    book.derive(f"{scope}.example_kv_bytes", "bytes", f"{USERS} * {CONTEXT} * kv_bytes",
+                lambda kv_bytes: kv(USERS, CONTEXT, kv_bytes), kv_bytes=f"{engine}.kv_bytes_per_token")  # fmt: skip
+    book.derive(f"{scope}.example_bytes", "bytes", "weights + kv", lambda weights, kv: weights + kv,
+                weights=f"{engine}.tensor_bytes", kv=f"{scope}.example_kv_bytes")  # fmt: skip
+    book.derive(f"{scope}.example_left_bytes", "bytes", "memory - needed", lambda memory, needed: memory - needed,
+                memory=memory, needed=f"{scope}.example_bytes")  # fmt: skip
 
 
 def enter_shape(book: Book, scope: str, level: str) -> None:

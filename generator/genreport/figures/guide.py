@@ -8,6 +8,7 @@ from genreport.figures import answers, choosing, fitting, pricing
 from genreport.figures.book import Book
 from genreport.figures.cliff import engine_scope
 from genreport.figures.layout import EngineView, TestView
+from genreport.figures.limits import Limit
 from genreport.rounds import MACHINE
 
 # what an engine may show of itself, as figures of a level
@@ -17,7 +18,7 @@ SHOWN = (
 )  # fmt: skip
 
 
-def enter(book: Book, tests: Sequence[TestView], starts: Sequence[EngineView]) -> None:
+def enter(book: Book, tests: Sequence[TestView], starts: Sequence[EngineView], given: Sequence[Limit] = ()) -> None:
     """Every figure of the guide, after all figures of engines, levels, sweeps and pairs."""
     for engine in starts:
         fitting.enter_engine(book, engine)
@@ -27,7 +28,8 @@ def enter(book: Book, tests: Sequence[TestView], starts: Sequence[EngineView]) -
     _totals(book, tests)
     for test in tests:
         if test.kind == "concurrency":
-            _sweep(book, test, {engine: engine_scope(starts, test.levels_of(engine)[0]) for engine in test.engines})
+            scopes = {engine: engine_scope(starts, test.levels_of(engine)[0]) for engine in test.engines}
+            _sweep(book, test, scopes, given)
 
 
 def _totals(book: Book, tests: Sequence[TestView]) -> None:
@@ -40,10 +42,10 @@ def _totals(book: Book, tests: Sequence[TestView]) -> None:
     book.derive("test.longest_s", "s", "max(windows)", lambda windows: windows.max(), windows=windows)
 
 
-def _sweep(book: Book, test: TestView, scopes: dict[str, str]) -> None:
-    choosing.enter(book, test)
+def _sweep(book: Book, test: TestView, scopes: dict[str, str], given: Sequence[Limit]) -> None:
+    choosing.enter(book, test, given)
     answers.enter(book, test)
-    pricing.enter(book, test)
+    pricing.enter(book, test, given)
     for engine, scope in scopes.items():
         _engine(book, test, engine, scope)
     base, *others = test.engines
@@ -56,6 +58,7 @@ def _sweep(book: Book, test: TestView, scopes: dict[str, str]) -> None:
 def _engine(book: Book, test: TestView, engine: str, start: str) -> None:
     scope, levels = f"{test.id}.{engine}", test.levels_of(engine)
     fitting.enter_load(book, scope, levels[-1].id, start)
+    fitting.enter_example(book, scope, start)
     fitting.enter_shape(book, scope, levels[0].id)
     shares = book.observed(f"{level.id}.output_tokens_share" for level in levels)
     book.derive(f"{scope}.short_by", "share", "1 - min(shares)", lambda shares: 1 - shares.min(), shares=shares)

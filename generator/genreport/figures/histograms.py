@@ -15,6 +15,7 @@ from genreport.figures.latency import few
 from genreport.figures.layout import LevelView
 from genreport.provenance import Lines
 from genreport.rounds import AFTER, BEFORE, Round
+from genreport.words import say
 
 PERCENTILES = (50, 90, 99)
 
@@ -39,13 +40,13 @@ def read(text: str, name: str) -> Buckets:
     start = f"{name}_bucket{{"
     lines = [(k, line) for k, line in enumerate(text.split("\n"), 1) if line.startswith(start)]
     if not lines:
-        raise Absent(f"no histogram {name} in the scrape")
+        raise Absent(say("missing.no_histogram", name=name))
     try:
         bounds, counts = (_numbers(pattern, lines) for pattern in patterns(name))
     except ValueError:
-        raise Absent(f"the histogram {name} holds something that is no number") from None
+        raise Absent(say("missing.histogram_broken", name=name)) from None
     if len(counts) != len(bounds) + 1 or not all(a < b for a, b in pairwise(bounds)):
-        raise Absent(f"{name} is not one histogram: it has several label sets or no order")
+        raise Absent(say("missing.histogram_several", name=name))
     return Buckets(bounds, counts, (lines[0][0], lines[-1][0]))
 
 
@@ -102,18 +103,18 @@ def _text(round: Round, file: str | None) -> str:
             return round.text(file)
     except (RoundError, OSError, EOFError):
         pass
-    raise Absent("no scrape of the engine's counters")
+    raise Absent(say("missing.no_scrape"))
 
 
 def _delta(after: np.ndarray, before: np.ndarray) -> np.ndarray:
     if after.shape != before.shape or (after < before).any():
-        raise Absent("no delta: the counter fell, the engine was started again")
+        raise Absent(say("missing.counter_fell"))
     return after - before
 
 
 def _added(**repeats: np.ndarray) -> np.ndarray:
     if len({counts.shape for counts in repeats.values()}) > 1:
-        raise Absent("the repeats' histograms have different buckets")
+        raise Absent(say("missing.buckets_differ"))
     return sum(repeats.values())
 
 
@@ -132,10 +133,10 @@ def width(bounds: np.ndarray, buckets: np.ndarray, q: float) -> float:
 def _place(bounds: np.ndarray, buckets: np.ndarray, q: float) -> tuple[float, float, float]:
     """Ends of the bucket that holds the percentile, and how far into its observations that is."""
     if buckets[-1] <= 0:
-        raise Absent("the engine finished no request between the scrapes")
+        raise Absent(say("missing.none_between_scrapes"))
     rank = q / 100 * buckets[-1]
     k = int(np.searchsorted(buckets[:-1], rank))
     if k == len(bounds):
-        raise Absent("the percentile lies beyond the histogram's last bound")
+        raise Absent(say("missing.beyond_last_bound"))
     low, below = (bounds[k - 1], buckets[k - 1]) if k else (0.0, 0.0)
     return float(low), float(bounds[k]), float((rank - below) / (buckets[k] - below))

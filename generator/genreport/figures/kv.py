@@ -12,12 +12,14 @@ from typing import Any
 
 import numpy as np
 
+from genreport import startlog
 from genreport.figures import samples
 from genreport.figures.book import Absent, Book
 from genreport.figures.frames import Table
 from genreport.figures.layout import EngineView, LevelView
 from genreport.provenance import Quantity
 from genreport.rounds import Level
+from genreport.words import say
 
 RESIDENT = "held(t, t0_s, last_text_s, prompt_n) + held(t, text_s, text_end_s, text_tokens)"
 PENDING = "held(t, t0_s, first_text_s, prompt_n)"
@@ -29,12 +31,10 @@ ERROR = "sqrt(sum((y - intercept - slope * x) ** 2) / (count(x) - 2) / sum((x - 
 LEAST_SAMPLES = 3
 # what of each kind is sampled: gauge, name of its curve, unit
 SEEN = {"vllm": ("kv_use", "kv_share", "share"), "llamacpp": (samples.RESIDENT, "kv_slots", "tokens")}
-NO_COUNTER = "llama.cpp has no counter of KV use; tokens times k would give k back"
-NEVER_SETTLED = "no sample fell between a first token and the next prompt"
 # words of a start-up log under which the pool it reports is not the pool that KV use is a share of
 UNTRUE = (
-    (r"num_gpu_blocks_override['\"]?\s*[:=]\s*\d", "a block override makes the reported pool untrue"),
-    (r"(?:tensor|pipeline)_parallel_size=(?:[2-9]|\d\d)", "each worker reports a pool of its own"),
+    (startlog.OVERRIDE, "missing.kv_override"),
+    (r"(?:tensor|pipeline)_parallel_size=(?:[2-9]|\d\d)", "missing.kv_workers"),
 )
 
 
@@ -57,7 +57,7 @@ def enter_engine(book: Book, engine: EngineView) -> None:
     scope = f"engine.{engine.id}"
     untrue = _untrue(book, engine)
     if untrue:
-        book.missing(f"{scope}.kv_reported_bytes", "bytes", "reported", untrue)
+        book.missing(f"{scope}.kv_reported_bytes", "bytes", "reported", say(untrue))
     else:
         book.derive(f"{scope}.kv_reported_bytes", "bytes", "reported", lambda reported: reported,
                     reported=f"{scope}.kv_bytes")  # fmt: skip
@@ -88,11 +88,11 @@ def enter_level(book: Book, level: LevelView, kind: str, engine: str) -> None:
 def _repeat(book: Book, scope: str, files: Level, rows: Table, seen: tuple[str, str, str, str]) -> None:
     kind, gauge, name, unit = seen
     series = samples.of_repeat(book.round, files, rows.measured, kind, gauge)
-    why = _unknown(rows) or (samples.NO_GAUGE if series is None else None)
+    why = _unknown(rows) or ("missing.no_gauge" if series is None else None)
     if series is None or why:
         for figure, formula, of in (("kv_t_s", "t_s", "s"), (name, "sample", unit),
                                     ("kv_resident", RESIDENT, "tokens"), ("kv_pending", PENDING, "tokens")):  # fmt: skip
-            book.missing(f"{scope}.{figure}", of, formula, why or samples.NO_GAUGE)
+            book.missing(f"{scope}.{figure}", of, formula, say(why or "missing.no_gauge"))
         return
     n = len(series.sample)
     book.enter(f"{scope}.kv_t_s", series.t_s, "s", "t_s", series.source, n=n)
@@ -101,13 +101,13 @@ def _repeat(book: Book, scope: str, files: Level, rows: Table, seen: tuple[str, 
 
 
 def _unknown(rows: Table) -> str | None:
-    """Why the tokens in flight cannot be told from a repeat's records."""
+    """Why the tokens in flight cannot be told from a repeat's records, as a key of the catalogue."""
     counted = rows.rows[~rows.rows["warmup"].to_numpy()]
     if not counted["ok"].any():
-        return "no request completed"
+        return "missing.none_completed"
     if not counted["ok"].all():
-        return "a request failed: what it held is unknown"
-    return "the server states no prompt tokens" if counted["prompt_n"].isna().any() else None
+        return "missing.kv_failed"
+    return "missing.no_prompt_counts" if counted["prompt_n"].isna().any() else None
 
 
 def _in_flight(book: Book, scope: str, rows: Table, t: np.ndarray) -> None:
@@ -137,7 +137,7 @@ def _settled(book: Book, level: LevelView, name: str, engine: str) -> None:
         book.derive(f"{id}.kv_in_slots", "tokens", f"slots[{SETTLED}]",
                     lambda slots, resident, pending: _kept(slots, resident, pending), n=n, slots=seen,
                     **moments)  # fmt: skip
-        book.missing(f"{id}.kv_held", "bytes", f"share[{SETTLED}] * pool", NO_COUNTER)
+        book.missing(f"{id}.kv_held", "bytes", f"share[{SETTLED}] * pool", say("missing.kv_no_counter"))
     else:
         book.derive(f"{id}.kv_held", "bytes", f"share[{SETTLED}] * pool",
                     lambda share, resident, pending, pool: _kept(share, resident, pending) * pool, n=n, share=seen,
@@ -162,7 +162,7 @@ def settled(resident: np.ndarray, pending: np.ndarray) -> np.ndarray:
 def _kept(points: np.ndarray, resident: np.ndarray, pending: np.ndarray) -> np.ndarray:
     kept = points[settled(resident, pending)]
     if not len(kept):
-        raise Absent(NEVER_SETTLED)
+        raise Absent(say("missing.kv_never_settled"))
     return kept
 
 
@@ -187,7 +187,7 @@ def _points(book: Book, levels: Sequence[LevelView], seen: str) -> tuple[list[st
     used = [level for level in levels if book.value(f"{level.id}.{seen}")]
     lacking = (book.ledger.get(f"{level.id}.{seen}") for level in levels)
     reasons = [q.reason for q in lacking if q is not None and q.missing]
-    why = (reasons or ["fewer than two lengths"])[0] if len({level.input for level in used}) < 2 else None
+    why = (reasons or [say("missing.one_length")])[0] if len({level.input for level in used}) < 2 else None
     return [f"{level.id}.kv_tokens" for level in used], [f"{level.id}.{seen}" for level in used], why
 
 
@@ -223,9 +223,9 @@ def _fit(book: Book, prefix: str, unit: str, x: list[str], y: list[str], why: st
 def slope(x: np.ndarray, y: np.ndarray) -> float:
     """Slope of the least-squares line."""
     if len(x) < LEAST_SAMPLES:
-        raise Absent("fewer than three samples")
+        raise Absent(say("missing.kv_few_samples"))
     if not np.ptp(x):
-        raise Absent("the same tokens were resident at every sample")
+        raise Absent(say("missing.kv_one_count"))
     return ((x - x.mean()) * (y - y.mean())).sum() / ((x - x.mean()) ** 2).sum()
 
 
@@ -237,7 +237,7 @@ def intercept(x: np.ndarray, y: np.ndarray, slope: float) -> float:
 def r2(x: np.ndarray, y: np.ndarray, slope: float, intercept: float) -> float:
     """Share of the variance of y that the line explains."""
     if not np.ptp(y):
-        raise Absent("what the engine holds never changed")
+        raise Absent(say("missing.kv_constant"))
     return 1 - _squares(x, y, slope, intercept) / ((y - y.mean()) ** 2).sum()
 
 

@@ -10,29 +10,27 @@ from genreport.figures.book import Book
 from genreport.figures.frames import Column, Table
 from genreport.figures.layout import LevelView
 from genreport.provenance import Quantity
+from genreport.words import say
 
 # quantiles of `itl_ecdf` in percent: even steps, then a tail that ends at the largest gap itself
 GRID: tuple[float, ...] = (*range(0, 100, 2), 99, 99.5, 99.8, 99.9, 99.95, 99.99, 100)
 
 # figure -> column of provenance.COLUMNS, statistics
 STATISTICS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "ttft": ("ttft_s", ("mean", "p50", "p90", "p99")),
-    "tpot": ("tpot_s", ("mean", "p50", "p90", "p99")),
-    "itl": ("itl_s", ("p50", "p90", "p99")),
+    "ttft": ("ttft_s", ("mean", "p50", "p90", "p95", "p99")),
+    "tpot": ("tpot_s", ("mean", "p50", "p90", "p95", "p99")),
+    "itl": ("itl_s", ("p50", "p90", "p95", "p99")),
     "e2el": ("e2el_s", ("p50", "p90", "p95", "p99")),
     "client_queue": ("client_queue_s", ("mean", "p50", "p99")),
+    "gap": ("gap_s", ("p50",)),
     "first_choices": ("first_choices_s", ("p50",)),
     "queue_stated": ("server_queue_s", ("mean", "p50", "p90", "p99")),
     "prefill_stated": ("server_prefill_s", ("mean", "p50", "p90", "p99")),
     "decode_stated": ("server_decode_s", ("mean", "p50", "p90", "p99")),
 }
-NEEDS_TOKENS = {"tpot_s": "the server gave no token count for some requests"}
-# why a column of what servers may state is empty
-EMPTY = {
-    "server_queue_s": "the server states no queue time of its requests",
-    "server_prefill_s": "the server states no prefill time of its requests",
-    "server_decode_s": "the server states no decode time of its requests",
-}
+NEEDS_TOKENS = {"tpot_s"}
+# what servers may state; why such a column is empty is in the catalogue under its name
+STATED = {"server_queue_s", "server_prefill_s", "server_decode_s"}
 
 
 def enter(book: Book, level: LevelView) -> None:
@@ -41,11 +39,25 @@ def enter(book: Book, level: LevelView) -> None:
     notes = token_notes(rows)
     if _first_events(book, level.id, rows).value:
         notes |= {"tpot_s": [*notes["tpot_s"], "first_event_multi"]}
-    for figure, (column, statistics) in STATISTICS.items():
-        reason = NEEDS_TOKENS.get(column) if rows.rows["n"].isna().any() else None
-        _statistics(book, f"{level.id}.{figure}", column, statistics, rows, notes, reason)
+    for figure, (_, statistics) in STATISTICS.items():
+        of_figure(book, f"{level.id}.{figure}", figure, statistics, rows, notes)
     _ecdf(book, level.id, rows, notes)
     _stalls(book, level.id, rows)
+
+
+def of_figure(
+    book: Book,
+    id: str,
+    figure: str,
+    statistics: Sequence[str],
+    rows: Table,
+    notes: dict[str, list[str]] | None = None,
+) -> None:
+    """Statistics of one of the latencies over these requests; `notes` are warnings by column."""
+    column = STATISTICS[figure][0]
+    unknown = column in NEEDS_TOKENS and rows.rows["n"].isna().any()
+    reason = say("missing.no_token_counts") if unknown else None
+    _statistics(book, id, column, statistics, rows, token_notes(rows) if notes is None else notes, reason)
 
 
 def token_notes(rows: Table) -> dict[str, list[str]]:
@@ -59,7 +71,8 @@ def _first_events(book: Book, id: str, rows: Table) -> Quantity:
     """Requests whose first event held several tokens: their TPOT divides by n - 1 all the same."""
     id, formula = f"{id}.first_event_multi", "sum(first_event_multi)"
     if not len(rows) or not rows.rows["counted"].all():
-        return book.missing(id, "count", formula, "no per-event token counts" if len(rows) else "no request completed")
+        why = say("missing.no_event_counts" if len(rows) else "missing.none_completed")
+        return book.missing(id, "count", formula, why)
     several = rows.first_tokens > 1
     return book.enter(id, several.sum(), "count", formula, rows.source(np.flatnonzero(several)[:1]), n=len(rows))
 
@@ -90,11 +103,12 @@ def _statistics(
     for statistic in statistics:
         formula = f"mean({name})" if statistic == "mean" else f"percentile({name}, {statistic[1:]})"
         if reason or not len(rows):
-            book.missing(f"{id}.{statistic}", "s", formula, reason or "no request completed")
+            book.missing(f"{id}.{statistic}", "s", formula, reason or say("missing.none_completed"))
             continue
         column: Column = getattr(rows, name)
         if not len(column):
-            book.missing(f"{id}.{statistic}", "s", formula, EMPTY.get(name, "no request has a second token"))
+            why = say(f"missing.{name}" if name in STATED else "missing.no_second_token")
+            book.missing(f"{id}.{statistic}", "s", formula, why)
         elif statistic == "mean":
             book.enter(f"{id}.mean", column.values.mean(), "s", formula, rows.source(column.row[:1]),
                        n=len(column), notes=notes.get(name, ()))  # fmt: skip
@@ -112,7 +126,7 @@ def _percentile(book: Book, id: str, q: float, formula: str, rows: Table, column
 def _ecdf(book: Book, scope: str, rows: Table, notes: dict[str, list[str]]) -> None:
     formula = f"percentile(itl_s, [{', '.join(f'{q:g}' for q in GRID)}])"
     if not len(rows) or not len(rows.itl_s):
-        book.missing(f"{scope}.itl_ecdf", "s", formula, "no gap between tokens was observed")
+        book.missing(f"{scope}.itl_ecdf", "s", formula, say("missing.no_token_gap"))
         return
     itl = rows.itl_s
     last = itl.row[[int(np.argmax(itl.values))]]
@@ -129,13 +143,13 @@ def _stalls(book: Book, scope: str, rows: Table) -> None:
         for name, formula in (
             ("stall_share", share), ("stalled_requests_share", stalled), ("coalesced_share", coalesced),
         ):  # fmt: skip
-            book.missing(f"{scope}.{name}", "share", formula, "no gap between text events was observed")
+            book.missing(f"{scope}.{name}", "share", formula, say("missing.no_text_gap"))
         return
     gaps, longest = rows.gap_s, rows.max_gap_s
     values, median, total = gaps.values, np.median(gaps.values), gaps.values.sum()
     worst = rows.source(gaps.row[[int(np.argmax(values))]])
     stall = np.where(values > 2 * median, values - median, 0).sum() / total if total > 0 else None
-    book.enter(f"{scope}.stall_share", stall, "share", share, worst, n=len(gaps), reason="all text came in one read")
+    book.enter(f"{scope}.stall_share", stall, "share", share, worst, n=len(gaps), reason=say("missing.one_read"))
     book.enter(f"{scope}.stalled_requests_share", (longest.values > 5 * median).mean(), "share", stalled, worst,
                n=len(longest))  # fmt: skip
     together = values == 0

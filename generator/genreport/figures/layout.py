@@ -10,9 +10,7 @@ from genreport.errors import RoundError
 from genreport.figures.frames import Table, pooled, table
 from genreport.records import LaunchFacts
 from genreport.rounds import Level, Round
-
-UNSOUND = "stamps fall, or reach past the request's end"
-IMPOSSIBLE = "a stamp or a token count that no request can have"
+from genreport.words import say
 
 
 @dataclass(frozen=True)
@@ -149,8 +147,8 @@ def tests(levels: list[LevelView], order: list[str]) -> list[TestView]:
 
 def _unsound(rows: Table) -> Iterator[Finding]:
     for row in (~rows.rows["sound"]).to_numpy().nonzero()[0]:
-        why = UNSOUND if rows.rows["possible"].iat[row] else IMPOSSIBLE
-        yield Finding(*rows.place(row), f"{why}: the record is in no figure")
+        why = "finding.unsound" if rows.rows["possible"].iat[row] else "finding.impossible"
+        yield Finding(*rows.place(row), say(why))
 
 
 def _test(levels: list[LevelView], order: list[str]) -> TestView:

@@ -10,11 +10,10 @@ from genreport.figures import kv
 from genreport.figures.book import Absent, Book
 from genreport.figures.crossing import crossings_linear_logx, loglog_at
 from genreport.figures.layout import LevelView, TestView
+from genreport.words import say
 
 SHARES = ("mbu", "mfu")
 CROSS = "crossings_linear_logx(input, mbu, mfu)[0]"
-NO_SWEEP = "no concurrency sweep of this engine"
-NOTHING_SHARED = "the two sweeps have no tokens per iteration in common"
 
 
 def enter_level(book: Book, level: LevelView) -> None:
@@ -47,7 +46,9 @@ def _cross(book: Book, scope: str, levels: Sequence[LevelView]) -> None:
     measured = [level for level in levels if book.value(f"{level.id}.mbu") and book.value(f"{level.id}.mfu")]
     if not measured:
         lacking = [q.reason for level in levels for name in SHARES if (q := book[f"{level.id}.{name}"]).missing]
-        book.missing(f"{scope}.walls_cross_input", "tokens", CROSS, lacking[0] if lacking else "both shares are zero")
+        book.missing(
+            f"{scope}.walls_cross_input", "tokens", CROSS, lacking[0] if lacking else say("missing.shares_zero")
+        )
         return
     input, mbu, mfu = ([f"{level.id}.{name}" for level in measured] for name in ("input", "mbu", "mfu"))
     book.derive(f"{scope}.walls_cross_input", "tokens", CROSS, crossing, n=len(measured),
@@ -57,11 +58,10 @@ def _cross(book: Book, scope: str, levels: Sequence[LevelView]) -> None:
 def crossing(input: np.ndarray, mbu: np.ndarray, mfu: np.ndarray) -> float:
     """The shortest input at which the two shares are equal, linear over the logarithm of the length."""
     if len(input) < 2:
-        raise Absent("fewer than two lengths with both shares")
+        raise Absent(say("missing.one_length_shares"))
     found = crossings_linear_logx(input, mbu, mfu)
     if not found:
-        ahead = "bandwidth" if mbu[0] > mfu[0] else "FLOP/s"
-        raise Absent(f"the walls do not meet in the measured range: the share of {ahead} stays the larger one")
+        raise Absent(say("missing.walls_apart_bandwidth" if mbu[0] > mfu[0] else "missing.walls_apart_flops"))
     return found[0]
 
 
@@ -130,9 +130,9 @@ def _placed(book: Book, levels: Sequence[LevelView], share: str) -> list[tuple[f
 
 def _why_none(book: Book, levels: Sequence[LevelView], others: Sequence[LevelView], share: str) -> str:
     if not others:
-        return NO_SWEEP
+        return say("missing.no_sweep")
     for level in (*levels, *others):
         for figure in ("tokens_per_iteration", share):
             if book[f"{level.id}.{figure}"].missing:
                 return book[f"{level.id}.{figure}"].reason or ""
-    return NOTHING_SHARED
+    return say("missing.nothing_shared")

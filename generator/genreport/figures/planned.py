@@ -11,6 +11,7 @@ from genreport.figures import pointers
 from genreport.figures.book import Book
 from genreport.provenance import Pointer, Quantity
 from genreport.rounds import PLAN
+from genreport.words import say
 
 
 def enter(book: Book, id: str, unit: str, pointer: str, *, divisor: int = 1) -> Quantity:
@@ -18,7 +19,7 @@ def enter(book: Book, id: str, unit: str, pointer: str, *, divisor: int = 1) -> 
     formula = "field" if divisor == 1 else f"field / {divisor}"
     value = pointers.at(book.round.plan, pointer)
     if not is_number(value):
-        return book.missing(id, unit, formula, "the plan does not give it as a number")
+        return book.missing(id, unit, formula, say("missing.plan_no_number"))
     return book.enter(
         id, value / divisor, unit, formula, Pointer(PLAN, pointer, line_of(book.round.text(PLAN), pointer))
     )

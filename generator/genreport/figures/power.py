@@ -1,9 +1,12 @@
-"""Power, clocks and temperature of the GPUs while a level ran, from nvidia-smi's own lines (gpu.csv)."""
+"""Power, clocks, temperature and memory of the GPUs while a level ran, from the lines of gpu.csv.
+
+A line holds a time, a GPU's index and what its driver says, in the order of nvidia-smi's query; see docs/format.md.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,19 +18,44 @@ from genreport.figures.layout import LevelView
 from genreport.figures.samples import time_mean
 from genreport.provenance import Lines
 from genreport.rounds import GPU, Level, Round
+from genreport.words import say
 
-NO_SENSOR = "no power sensor was sampled"
-# fields of a line between a GPU's index and the one meant: index, power.draw, clocks.sm, clocks.mem, temperature.gpu, …
-SKIPPED = {"power": 0, "sm_clock": 1, "temperature": 3}
+# fields of a line between a GPU's index and the one meant: power, clocks of SMs and memory, temperature, two uses, memory
+SKIPPED = {"power": 0, "sm_clock": 1, "temperature": 3, "memory": 6}
 NUMBER = r"\d+(?:\.\d+)?"
-# any reason to slow down but idleness, a chosen clock and synchronised boost (bits 0, 1 and 4)
-THROTTLED = r",\s*0x[0-9A-Fa-f]{14}(?![01][0-3]\s*$)[0-9A-Fa-f]{2}\s*$"
+MIB = 2**20
 # statistic over the samples of a GPU, and over the GPUs and repeats of a level -> unit, function
 STATISTICS = {
     "sm_clock.mean": ("MHz", np.mean),
     "sm_clock.min": ("MHz", np.min),
     "temperature.max": ("°C", np.max),
 }
+
+
+def _bit(place: int, mask: int) -> str:
+    """The end of a line whose sixteen hexadecimal digits have this bit set in the digit at that place from the right."""
+    digits = "".join(dict.fromkeys(c for d in range(16) if d & mask for c in f"{d:x}{d:X}"))
+    return rf",\s*0x[0-9A-Fa-f]{{{16 - place}}}[{digits}][0-9A-Fa-f]{{{place - 1}}}\s*$"
+
+
+def _word(word: str) -> str:
+    return rf",\s*(?:[a-z_]+\+)*{word}(?:\+[a-z_]+)*\s*$"
+
+
+# why a GPU slowed down: bits of NVIDIA's mask, and words for those of AMD
+REASONS = {
+    "sw_power_cap": _bit(1, 4),
+    "hw_slowdown": _bit(1, 8),
+    "sw_thermal": _bit(2, 2),
+    "hw_thermal": _bit(2, 4),
+    "power_brake": _bit(2, 8),
+    **{word: _word(word) for word in ("prochot", "ppt", "socket_thermal", "vr_thermal", "hbm_thermal", "throttled")},
+}
+# any of them; idleness, a chosen clock and synchronised boost (bits 0, 1 and 4) are none
+THROTTLED = (
+    r",\s*(?:0x[0-9A-Fa-f]{14}(?![01][0-3]\s*$)[0-9A-Fa-f]{2}"
+    r"|(?:prochot|ppt|socket_thermal|vr_thermal|hbm_thermal|throttled)[a-z_+]*)\s*$"
+)
 
 
 @dataclass(frozen=True)
@@ -47,9 +75,10 @@ class _Window:
 
 
 def enter(book: Book, level: LevelView) -> None:
-    """Mean power, energy per output token, clocks, temperature and throttling of a level, over all GPUs sampled."""
+    """Mean power, energy per output token, clocks, temperature, memory and throttling of a level, over all GPUs sampled."""
     id = level.id
-    gpus = [gpu for scope, files, rows in level.each() for gpu in _gpus(book, scope, files, rows.measured)]
+    repeats = {scope: _gpus(book, scope, files, rows.measured) for scope, files, rows in level.each()}
+    gpus = [gpu for found in repeats.values() for gpu in found]
     if not gpus:
         _none(book, id)
         return
@@ -62,17 +91,43 @@ def enter(book: Book, level: LevelView) -> None:
     for figure, (unit, function) in STATISTICS.items():
         book.derive(f"{id}.{figure}", unit, f"{figure.rpartition('.')[2]}(gpus)",
                     lambda gpus, function=function: function(gpus), gpus=[f"{gpu}.{figure}" for gpu in gpus])  # fmt: skip
-    book.derive(f"{id}.throttled_share", "share", "sum(throttled) / sum(samples)",
-                lambda throttled, samples: throttled.sum() / samples.sum(),
+    book.derive(f"{id}.throttled_share", "share", "sum(throttled) / sum(samples)", _share,
                 throttled=throttled, samples=samples)  # fmt: skip
+    _reasons(book, id, gpus, samples)
+    _memory(book, id, repeats)
+
+
+def _share(throttled: np.ndarray, samples: np.ndarray) -> float:
+    return throttled.sum() / samples.sum()
+
+
+def _reasons(book: Book, id: str, gpus: Sequence[str], samples: Sequence[str]) -> None:
+    """The share of samples with each reason that was seen at all."""
+    for reason in REASONS:
+        seen = book.observed(f"{gpu}.throttle.{reason}" for gpu in gpus)
+        if seen:
+            book.derive(f"{id}.throttle.{reason}", "share", "sum(throttled) / sum(samples)", _share, throttled=seen,
+                        samples=samples)  # fmt: skip
+
+
+def _memory(book: Book, id: str, repeats: dict[str, list[str]]) -> None:
+    """The largest memory in use of each GPU, summed over GPUs; of the repeats the largest."""
+    sampled = {scope: gpus for scope, gpus in repeats.items() if gpus}
+    for scope, gpus in sampled.items():
+        book.derive(f"{scope}.gpu_memory.max", "bytes", "sum(gpus)", lambda gpus: gpus.sum(), n=len(gpus),
+                    gpus=[f"{gpu}.memory.max" for gpu in gpus])  # fmt: skip
+    book.derive(f"{id}.gpu_memory.max", "bytes", "max(repeats)", lambda repeats: repeats.max(), n=len(sampled),
+                repeats=[f"{scope}.gpu_memory.max" for scope in sampled])  # fmt: skip
 
 
 def _none(book: Book, id: str) -> None:
-    book.missing(f"{id}.power", "W", "sum(energy) / sum(windows)", NO_SENSOR)
-    book.missing(f"{id}.energy_per_token", "J/tok", "sum(energy) / tokens", NO_SENSOR)
+    why = say("missing.no_sensor")
+    book.missing(f"{id}.power", "W", "sum(energy) / sum(windows)", why)
+    book.missing(f"{id}.energy_per_token", "J/tok", "sum(energy) / tokens", why)
     for figure, (unit, _) in STATISTICS.items():
-        book.missing(f"{id}.{figure}", unit, f"{figure.rpartition('.')[2]}(gpus)", NO_SENSOR)
-    book.missing(f"{id}.throttled_share", "share", "sum(throttled) / sum(samples)", NO_SENSOR)
+        book.missing(f"{id}.{figure}", unit, f"{figure.rpartition('.')[2]}(gpus)", why)
+    book.missing(f"{id}.throttled_share", "share", "sum(throttled) / sum(samples)", why)
+    book.missing(f"{id}.gpu_memory.max", "bytes", "max(repeats)", why)
 
 
 def _gpus(book: Book, scope: str, files: Level, rows: Table) -> list[str]:
@@ -105,6 +160,8 @@ def _gpu(book: Book, id: str, window: _Window, gpu: int, window_s: str) -> None:
     for figure, (unit, function) in STATISTICS.items():
         name, _, statistic = figure.partition(".")
         _read(book, f"{id}.{figure}", unit, f"{statistic}(matches)", window, line[name], function)
+    _read(book, f"{id}.memory.max", "bytes", f"max(matches) * {MIB}", window, line["memory"],
+          lambda mib: mib.max() * MIB)  # fmt: skip
     # stamps and watts of the very same lines
     stamped = rf"^(\d+),\s*{gpu},\s*{NUMBER}\s*(?:,|$)"
     _read(book, f"{id}.t_s", "s", "matches / 1e6", window, stamped, lambda us: us / 1e6)
@@ -112,12 +169,19 @@ def _gpu(book: Book, id: str, window: _Window, gpu: int, window_s: str) -> None:
     book.derive(f"{id}.energy", "J", "time_mean(t_s, power) * window",
                 lambda t_s, power, window: time_mean(t_s, power) * window,
                 t_s=f"{id}.t_s", power=f"{id}.power", window=window_s)  # fmt: skip
-    for name, pattern in (("samples", rf"^\d+,\s*({gpu}),"), ("throttled", rf"^\d+,\s*({gpu}),.*{THROTTLED}")):
-        source = window.source(pattern)
-        book.enter(f"{id}.{name}", source.count, "count", "count(matches)", source, n=source.count)
+    _count(book, f"{id}.samples", window, rf"^\d+,\s*({gpu}),")
+    _count(book, f"{id}.throttled", window, rf"^\d+,\s*({gpu}),.*{THROTTLED}")
+    for reason, end in REASONS.items():
+        if window.source(pattern := rf"^\d+,\s*({gpu}),.*{end}").count:
+            _count(book, f"{id}.throttle.{reason}", window, pattern)
+
+
+def _count(book: Book, id: str, window: _Window, pattern: str) -> None:
+    source = window.source(pattern)
+    book.enter(id, source.count, "count", "count(matches)", source, n=source.count)
 
 
 def _read(book: Book, id: str, unit: str, formula: str, window: _Window, pattern: str, function: Callable) -> None:
     found = window.numbers(pattern)
     value = function(found) if len(found) else None
-    book.enter(id, value, unit, formula, window.source(pattern), n=len(found), reason="the GPU does not say")
+    book.enter(id, value, unit, formula, window.source(pattern), n=len(found), reason=say("missing.gpu_silent"))

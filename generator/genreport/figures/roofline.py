@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from genreport.figures.book import Book
 from genreport.figures.layout import LevelView
+from genreport.words import say
 
 # below this share of the asked concurrency the floor is also given for the running mean
 FULL = 0.9
@@ -50,7 +51,8 @@ def model_flops(
     return 2 * parameters * (prompt + tokens) + 4 * layers * hidden * context
 
 
-FLOOR = "(weights + c * (input + output / 2) * kv) / bandwidth"
+STEP = "weights + c * (input + output / 2) * kv"
+FLOOR = f"({STEP}) / bandwidth"
 READ = "iterations * weights + tokens * (input + output / 2) * kv"
 FLOPS = ("2 * parameters * (prompt + tokens)"
          " + 4 * layers * hidden * (prompt * input / 2 + tokens * (input + output / 2))")  # fmt: skip
@@ -87,7 +89,7 @@ def _read_bytes(book: Book, id: str, engine: str, shape: dict[str, str]) -> None
                     iterations=f"{id}.iterations", weights=f"{engine}.weights_bytes",
                     kv=f"{engine}.kv_bytes_per_token", tokens=f"{id}.output_tokens", **shape)  # fmt: skip
     else:
-        book.missing(f"{id}.read_bytes", "bytes", READ, "no counter of bytes or iterations")
+        book.missing(f"{id}.read_bytes", "bytes", READ, say("missing.no_iterations"))
 
 
 def _flops(book: Book, id: str, engine: str, shape: dict[str, str]) -> None:
@@ -100,13 +102,14 @@ def _flops(book: Book, id: str, engine: str, shape: dict[str, str]) -> None:
 
 
 def enter_sweep(book: Book, scope: str, levels: Sequence[LevelView], engine: str) -> None:
-    """Marginal cost over a concurrency sweep, and its ratio to the KV that a sequence must read."""
+    """Marginal cost of a sweep and its ratio to the KV that a sequence must read; counted bytes against the model's."""
+    _counted(book, scope, levels[0].id, engine)
     ends = [level for level in levels if book.value(f"{level.id}.itl.p50")]
     cost, over = f"{scope}.marginal_cost_s", f"{scope}.marginal_over_kv"
     formula = "(last - first) / (cmax - cmin)"
     if len(ends) < 2:
-        book.missing(cost, "s", formula, "fewer than two levels")
-        book.missing(over, "ratio", "cost / ((input + output / 2) * kv / bandwidth)", "fewer than two levels")
+        book.missing(cost, "s", formula, say("missing.one_level"))
+        book.missing(over, "ratio", "cost / ((input + output / 2) * kv / bandwidth)", say("missing.one_level"))
         return
     first, last = ends[0].id, ends[-1].id
     book.derive(cost, "s", formula, marginal_cost, last=f"{last}.itl.p50", first=f"{first}.itl.p50",
@@ -114,6 +117,18 @@ def enter_sweep(book: Book, scope: str, levels: Sequence[LevelView], engine: str
     book.derive(over, "ratio", "cost / ((input + output / 2) * kv / bandwidth)", over_kv, cost=cost,
                 input=f"{last}.input", output=f"{last}.output", kv=f"{engine}.kv_bytes_per_token",
                 bandwidth=f"{engine}.bandwidth")  # fmt: skip
+
+
+def _counted(book: Book, scope: str, level: str, engine: str) -> None:
+    """What the engine's counter says an iteration of the first level reads, over what the model says."""
+    id = f"{scope}.read_over_model"
+    if not book.value(f"{level}.counted_read_bytes"):
+        book.missing(id, "ratio", f"read / ({STEP})", say("missing.no_bytes"))
+        return
+    book.derive(id, "ratio", f"read / ({STEP})", lambda read, weights, c, input, output, kv: read / (
+        weights + c * sequence_bytes(input, output, kv)), read=f"{scope}.read_bytes_per_step",
+        weights=f"{engine}.weights_bytes", kv=f"{engine}.kv_bytes_per_token", c=f"{level}.concurrency",
+        input=f"{level}.input", output=f"{level}.output")  # fmt: skip
 
 
 def over_kv(cost: float, input: float, output: float, kv: float, bandwidth: float) -> float:

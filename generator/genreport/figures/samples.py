@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import orjson
 
 from genreport.errors import RoundError
 from genreport.figures.book import Book
@@ -13,6 +15,7 @@ from genreport.figures.frames import Table
 from genreport.figures.layout import Finding, LevelView
 from genreport.provenance import Samples
 from genreport.rounds import SAMPLES, SLOTS, Level, Round
+from genreport.words import say
 
 RESIDENT = "resident_tokens"
 MEMORY = {"memory": ("process:resident_bytes",)}
@@ -28,7 +31,6 @@ GAUGES: dict[str, dict[str, tuple[str, ...]]] = {
 }
 UNITS = {"running": "1", "waiting": "1", "kv_use": "share", "memory": "bytes"}
 Edges = tuple[float, float] | None
-NO_GAUGE = "no such gauge was sampled"
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ def enter(book: Book, level: LevelView, kind: str, pool: str, findings: list[Fin
     for scope, files, rows in level.each():
         edges = _window(rows.measured)
         file = files.file(SAMPLES)
-        head, points = _read(book.round, file, findings) if file else ({}, [])
+        head, points = _read(book.round, file, findings) if file else ({}, NONE)
         for gauge, unit in UNITS.items():
             names = GAUGES[kind].get(gauge, ())
             _repeat(book, f"{scope}.{gauge}", unit, _gauge(file, head, points, names, edges))
@@ -77,7 +79,7 @@ def of_repeat(round: Round, files: Level, measured: Table, kind: str, gauge: str
     edges, file = _window(measured), files.file(SAMPLES)
     if gauge == RESIDENT:
         return _slots(round, files.file(SLOTS), edges, [])
-    head, points = _read(round, file, []) if file else ({}, [])
+    head, points = _read(round, file, []) if file else ({}, NONE)
     return _gauge(file, head, points, GAUGES[kind].get(gauge, ()), edges)
 
 
@@ -90,7 +92,7 @@ def _window(measured: Table) -> Edges:
 def _repeat(book: Book, id: str, unit: str, series: Series | None) -> None:
     for statistic, formula in (("mean", "time_mean(t_s, sample)"), ("max", "max(sample)")):
         if series is None:
-            book.missing(f"{id}.{statistic}", unit, formula, NO_GAUGE)
+            book.missing(f"{id}.{statistic}", unit, formula, say("missing.no_gauge"))
             continue
         value = time_mean(series.t_s, series.sample) if statistic == "mean" else series.sample.max()
         book.enter(f"{id}.{statistic}", value, unit, formula, series.source, n=len(series.sample))
@@ -114,12 +116,12 @@ def _kv_of_slots(book: Book, id: str, pool: str) -> None:
                     pool=pool)  # fmt: skip
 
 
-def _gauge(file: str | None, head: dict, points: list[tuple], names: tuple[str, ...], edges: Edges) -> Series | None:
+def _gauge(file: str | None, head: dict, points: Points, names: tuple[str, ...], edges: Edges) -> Series | None:
     name = next((name for name in names if name in head.get("series", [])), None)
     if file is None or edges is None or name is None:
         return None
     place = head["series"].index(name) + 1
-    return _series(file, name, [(line, p[0], p[place]) for line, p in points if len(p) > place], edges)
+    return _series(file, name, points, [row[place] if len(row) > place else None for row in points.rows], edges)
 
 
 def _slots(round: Round, file: str | None, edges: Edges, findings: list[Finding]) -> Series | None:
@@ -127,33 +129,58 @@ def _slots(round: Round, file: str | None, edges: Edges, findings: list[Finding]
     if file is None or edges is None:
         return None
     _, points = _read(round, file, findings)
-    return _series(file, RESIDENT, [(line, p[0], _resident(p[1])) for line, p in points if len(p) > 1], edges)
+    return _series(file, RESIDENT, points, [_resident(row[1]) if len(row) > 1 else None for row in points.rows], edges)
 
 
 def _resident(busy: object) -> float | None:
     return sum(sum(slot[1:4]) for slot in busy) if isinstance(busy, list) else None
 
 
-def _read(round: Round, file: str, findings: list[Finding]) -> tuple[dict, list[tuple[int, list]]]:
+@dataclass(frozen=True)
+class Points:
+    """The samples of a file: the line each stands on, its time, and all that was sampled, the time first."""
+
+    lines: np.ndarray
+    t_s: np.ndarray
+    rows: list[list]
+
+
+NONE = Points(np.array([], int), np.array([]), [])
+
+
+def _read(round: Round, file: str, findings: list[Finding]) -> tuple[dict, Points]:
     """The head line and the points of a sampled file; a line that is no finite data is a finding."""
-    try:
-        lines = round.text(file).split("\n")
-    except RoundError:
-        return {}, []
-    head, points = {}, []
-    for number, line in enumerate(lines, 1):
+    head, lines, rows = {}, [], []
+    for number, line in enumerate(_lines(round, file), 1):
         if not line:
             continue
         try:
-            found = _decode(line)
+            found = _decoded(line)
         except ValueError as error:
-            findings.append(Finding(file, number, f"no finite data: {str(error)[:80]}"))
+            findings.append(Finding(file, number, say("finding.no_data", what=str(error)[:80])))
             continue
         if isinstance(found, dict) and not head:
             head = found
         elif isinstance(found, list) and found:
-            points.append((number, found))
-    return head, points
+            lines.append(number)
+            rows.append(found)
+    return head, Points(np.array(lines, int), np.array([row[0] for row in rows], float) / 1e6, rows)
+
+
+def _lines(round: Round, file: str) -> list[str]:
+    try:
+        return round.text(file).split("\n")
+    except RoundError:
+        return []
+
+
+def _decoded(line: str) -> Any:
+    try:
+        return orjson.loads(line)
+    except (
+        orjson.JSONDecodeError
+    ):  # it reads less than JSON allows; what is wrong, if anything, is in the other's words
+        return _decode(line)
 
 
 def _refuse(constant: str) -> None:
@@ -164,11 +191,12 @@ _decode = json.JSONDecoder(parse_constant=_refuse).decode
 
 
 def _series(
-    file: str, name: str, points: list[tuple[int, float, float | None]], edges: tuple[float, float]
+    file: str, name: str, points: Points, values: list[float | None], edges: tuple[float, float]
 ) -> Series | None:
-    """The stretch of lines inside the window."""
-    inside = [(line, t / 1e6, v) for line, t, v in points if edges[0] <= t / 1e6 <= edges[1] and v is not None]
-    if not inside:
+    """The stretch of lines inside the window; a sample without the value is left out."""
+    sample = np.array(values, dtype=float)
+    inside = np.flatnonzero((edges[0] <= points.t_s) & (points.t_s <= edges[1]) & ~np.isnan(sample))
+    if not len(inside):
         return None
-    lines, t_s, sample = zip(*inside, strict=True)
-    return Series(file, name, np.array(t_s), np.array(sample, dtype=float), (lines[0], lines[-1]))
+    lines = points.lines[inside]
+    return Series(file, name, points.t_s[inside], sample[inside], (int(lines[0]), int(lines[-1])))

@@ -7,8 +7,10 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from scipy.optimize import least_squares, nnls
 
+from genreport.display import digits
 from genreport.figures.book import Absent, Book
 from genreport.figures.layout import LevelView
+from genreport.words import say
 
 USL_LEVELS = 5
 # a fitted parameter this close to 0 or 1 is a bound the solver came close to, not an effect
@@ -66,9 +68,9 @@ def _starts(c: np.ndarray, x: np.ndarray, shape: np.ndarray) -> Iterator[list[fl
 def usl_peak(sigma: float, kappa: float) -> float:
     """C at which the fitted throughput peaks."""
     if kappa == 0:
-        raise Absent("no peak: the fitted coherency is zero")
+        raise Absent(say("missing.no_peak_kappa"))
     if sigma >= 1:
-        raise Absent("no peak: the fitted contention leaves none")
+        raise Absent(say("missing.no_peak_sigma"))
     return float(np.sqrt((1 - sigma) / kappa))
 
 
@@ -88,13 +90,13 @@ def enter_levels(book: Book, levels: Sequence[LevelView]) -> None:
     for before, level in zip((None, *levels), levels, strict=False):
         x, c = f"{level.id}.output_throughput", f"{level.id}.concurrency"
         if single is None:
-            book.missing(f"{level.id}.scaling_efficiency", "share", "x / (c * x1)", "no level at C = 1")
+            book.missing(f"{level.id}.scaling_efficiency", "share", "x / (c * x1)", say("missing.no_single"))
         else:
             book.derive(f"{level.id}.scaling_efficiency", "share", "x / (c * x1)", efficiency, x=x, c=c,
                         x1=f"{single}.output_throughput")  # fmt: skip
         formula = "log(x / x0) / log(c / c0)"
         if before is None:
-            book.missing(f"{level.id}.elasticity", "1", formula, "no level before it")
+            book.missing(f"{level.id}.elasticity", "1", formula, say("missing.first_level"))
         else:
             book.derive(f"{level.id}.elasticity", "1", formula, elasticity, x=x, c=c,
                         x0=f"{before.id}.output_throughput", c0=f"{before.id}.concurrency")  # fmt: skip
@@ -112,7 +114,7 @@ def enter_sweep(book: Book, scope: str, levels: Sequence[LevelView]) -> None:
     ends = [level for level in measured if book.value(f"{level.id}.itl.p50")]
     formula = "last / first - 1"
     if len(ends) < 2:
-        book.missing(f"{scope}.itl_growth", "share", formula, "fewer than two levels")
+        book.missing(f"{scope}.itl_growth", "share", formula, say("missing.one_level"))
     else:
         book.derive(f"{scope}.itl_growth", "share", formula, growth, last=f"{ends[-1].id}.itl.p50",
                     first=f"{ends[0].id}.itl.p50")  # fmt: skip
@@ -120,17 +122,17 @@ def enter_sweep(book: Book, scope: str, levels: Sequence[LevelView]) -> None:
 
 def _stated_knee(c: np.ndarray, x: np.ndarray) -> float:
     if len(c) < 2:
-        raise Absent("no knee to look for: fewer than two levels")
+        raise Absent(say("missing.no_knee"))
     found = knee(c, x)
     if found is None:
-        raise Absent(f"above C = {c[-1]:g}: every interval has an elasticity of {KNEE_ELASTICITY:g} or more")
+        raise Absent(say("missing.knee_above", c=digits(c[-1]), elasticity=f"{KNEE_ELASTICITY:g}"))
     return found
 
 
 def _usl(book: Book, scope: str, c: list[str], x: list[str]) -> None:
     id = f"{scope}.usl_{{}}".format
     if len(c) < USL_LEVELS:
-        book.missing(id("fit"), "1", "usl(c, x)", f"no fit: fewer than {USL_LEVELS} levels")
+        book.missing(id("fit"), "1", "usl(c, x)", say("missing.few_for_usl", levels=USL_LEVELS))
     else:
         book.derive(id("fit"), "1", "usl(c, x)", usl, n=len(c), c=c, x=x)
     for place, (name, unit) in enumerate((("lambda", "tok/s"), ("sigma", "1"), ("kappa", "1"))):

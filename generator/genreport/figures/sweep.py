@@ -8,6 +8,7 @@ import numpy as np
 
 from genreport.figures.book import Absent, Book
 from genreport.figures.layout import LevelView
+from genreport.words import say
 
 
 def enter(book: Book, scope: str, levels: Sequence[LevelView]) -> None:
@@ -22,7 +23,7 @@ def enter(book: Book, scope: str, levels: Sequence[LevelView]) -> None:
     first = levels[0].id
     for of in ("read_bytes", "iterations"):
         if f"{first}.{of}" not in book.ledger:
-            book.missing(f"{scope}.read_bytes_per_step", "bytes", "read / steps", "the engine counts no bytes")
+            book.missing(f"{scope}.read_bytes_per_step", "bytes", "read / steps", say("missing.no_bytes"))
             return
     book.derive(f"{scope}.read_bytes_per_step", "bytes", "read / steps", lambda read, steps: read / steps,
                 read=f"{first}.read_bytes", steps=f"{first}.iterations")  # fmt: skip
@@ -32,5 +33,5 @@ def calm(c: np.ndarray, failed: np.ndarray, waiting: np.ndarray) -> float:
     """The largest C of a level in which no request failed and none was seen waiting in the engine."""
     found = c[failed + waiting == 0]
     if not len(found):
-        raise Absent("every level had a failed or a waiting request")
+        raise Absent(say("missing.never_calm"))
     return float(found.max())

@@ -12,11 +12,11 @@ from genreport.figures.frames import Table
 from genreport.figures.latency import token_notes
 from genreport.figures.layout import LevelView
 from genreport.provenance import MEASURED
+from genreport.words import say
 
 LIMITED = {"ttft": "ttft_s", "tpot": "tpot_or_0_s", "e2el": "e2el_s"}
 FAILED = "not ok and not warmup"
 UNSOUND = "not sound and not warmup"
-NONE_COMPLETED = "no request completed"
 
 
 def enter(book: Book, level: LevelView, slos: Sequence[dict[str, Any]]) -> None:
@@ -35,7 +35,7 @@ def enter(book: Book, level: LevelView, slos: Sequence[dict[str, Any]]) -> None:
                     good=[f"{s}.good_requests" for s in with_rate], windows=[f"{s}.window_s" for s in with_rate],
                     n=len(level.measured))  # fmt: skip
     else:
-        book.missing(f"{level.id}.goodput", "req/s", "sum(good) / sum(windows)", "the plan names no SLO")
+        book.missing(f"{level.id}.goodput", "req/s", "sum(good) / sum(windows)", say("missing.no_slo"))
 
 
 def _asked(book: Book, level: LevelView) -> None:
@@ -63,9 +63,9 @@ def _sums(book: Book, scope: str, rows: Table, asked: int) -> None:
     notes = token_notes(kept)["n"]
     n, prompt = (kept.rows[name].to_numpy(dtype=float) for name in ("n", "prompt_n"))
     first = kept.source(range(min(1, len(kept))))
-    facts = {"n": len(kept), "reason": NONE_COMPLETED}
+    facts = {"n": len(kept), "reason": say("missing.none_completed")}
     some = bool(len(kept))
-    unknown = {"n": len(kept), "reason": "the server gave no token count for some requests" if some else NONE_COMPLETED}
+    unknown = {"n": len(kept), "reason": say("missing.no_token_counts" if some else "missing.none_completed")}
     total = n.sum() if some and not np.isnan(n).any() else None
     book.enter(f"{scope}.output_tokens", total, "tokens", "sum(n)", first, notes=notes, **unknown)
     total = prompt.sum() if some and not np.isnan(prompt).any() else None
@@ -91,17 +91,19 @@ def _window(book: Book, scope: str, kept: Table, facts: dict[str, Any]) -> None:
     }
     if not len(kept):
         for name, formula in formulas.items():
-            book.missing(f"{scope}.{name}", "1" if name == "wave_index" else "s", formula, NONE_COMPLETED)
+            book.missing(
+                f"{scope}.{name}", "1" if name == "wave_index" else "s", formula, say("missing.none_completed")
+            )
         return
     starts, ends, e2el = kept.start_s.values, kept.last_text_s.values, kept.e2el_s.values
     edges = kept.source((int(np.argmin(starts)), int(np.argmax(ends))))
     window = ends.max() - starts.min()
     book.enter(f"{scope}.window_s", window or None, "s", formulas["window_s"], edges, n=len(kept),
-               reason="the window has no length")  # fmt: skip
+               reason=say("missing.window_empty"))  # fmt: skip
     book.enter(f"{scope}.e2el_sum_s", e2el.sum(), "s", formulas["e2el_sum_s"], kept.source((0,)), **facts)
     wave = rayleigh(starts, e2el.mean()) if e2el.mean() > 0 else None
     book.enter(f"{scope}.wave_index", wave, "1", formulas["wave_index"], kept.source((0,)), n=len(kept),
-               reason="no request took any time")  # fmt: skip
+               reason=say("missing.took_no_time"))  # fmt: skip
 
 
 def rayleigh(t_s: np.ndarray, period_s: float) -> float:
@@ -117,10 +119,10 @@ def _goodput(book: Book, scope: str, kept: Table, slos: Sequence[dict[str, Any]]
         limits[name] = min(limits.get(name, np.inf), slo["below_ms"])
     formula = "sum(" + " * ".join(f"({name} <= {limit / 1000!r})" for name, limit in sorted(limits.items())) + ")"
     if not len(kept):
-        book.missing(f"{scope}.good_requests", "count", formula, NONE_COMPLETED)
+        book.missing(f"{scope}.good_requests", "count", formula, say("missing.none_completed"))
         return
     if kept.rows["n"].isna().any() and "tpot_or_0_s" in limits:
-        book.missing(f"{scope}.good_requests", "count", formula, "the server gave no token count for some requests")
+        book.missing(f"{scope}.good_requests", "count", formula, say("missing.no_token_counts"))
         return
     good = np.ones(len(kept), dtype=bool)
     for name, limit in limits.items():

@@ -10,11 +10,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
+from genreport.plan.conditions import FailOn
 from genreport.plan.parts import Count, CountFromZero, Id, Part, Positive, Words
 from genreport.records import Shape
 
 # first words of figure ids that no test may take
-RESERVED = {"engine", "evidence", "machine", "pair", "test"}
+RESERVED = {"against", "engine", "evidence", "hypothesis", "machine", "other", "pair", "test"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,7 @@ class PlannedTest(Part):
     pause_s: Annotated[float, Field(ge=0)] = 0
     stall_s: Positive = 120
     request_s: Positive = 600
+    fail_on: FailOn | None = None
 
     @field_validator("id")
     @classmethod

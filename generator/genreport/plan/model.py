@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, PrivateAttr, field_validator, model_validator
 
+from genreport.plan.conditions import FailOn
 from genreport.plan.engines import Engine, EngineEntry
 from genreport.plan.levels import AnyTest, PlannedTest
 from genreport.plan.parts import VARIABLE, CountFromZero, Id, Part, Positive, expand
@@ -19,9 +20,9 @@ from genreport.plan.parts import VARIABLE, CountFromZero, Id, Part, Positive, ex
 SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW", re.IGNORECASE)
 # statistics that are computed of each latency
 LATENCIES = {
-    "ttft": ("mean", "p50", "p90", "p99"),
-    "tpot": ("mean", "p50", "p90", "p99"),
-    "itl": ("p50", "p90", "p99"),
+    "ttft": ("mean", "p50", "p90", "p95", "p99"),
+    "tpot": ("mean", "p50", "p90", "p95", "p99"),
+    "itl": ("p50", "p90", "p95", "p99"),
     "e2el": ("p50", "p90", "p95", "p99"),
 }
 # figures of a level that a hypothesis may be about
@@ -144,6 +145,7 @@ class Plan(Part):
     redact: list[str] = []
     noise_margin: Annotated[float, Field(ge=0, lt=1)] = 0.02
     prices: Prices | None = None
+    fail_on: FailOn | None = None
 
     _text: str = PrivateAttr("")
 
@@ -158,7 +160,7 @@ class Plan(Part):
 
     def expanded(self, env: Mapping[str, str] | None = None) -> Plan:
         """The plan with every `${VAR}` replaced, to act on and never to write down."""
-        given = expand(self.model_dump(by_alias=True), os.environ if env is None else env)
+        given = expand(self.model_dump(by_alias=True, exclude_unset=True), os.environ if env is None else env)
         return Plan.model_validate(given).with_text(self._text)
 
     def words(self) -> set[str]:
@@ -196,6 +198,10 @@ class Plan(Part):
         measured = {engine.id for engine in self.engines}
         named = [(e.id, e.id if e.variant_of in measured else e.variant_of) for e in self.engines]
         return [e for e, names in zip(self.engines, named, strict=True) if set(names) & set(test.engines)]
+
+    def conditions_of(self, test: PlannedTest) -> FailOn | None:
+        """What the levels of a test must not show: the plan's conditions with the test's own over them."""
+        return test.fail_on.over(self.fail_on) if test.fail_on else self.fail_on
 
     def launches(self) -> list[LaunchGroup]:
         """Every start in order: per engine one for all tests without flags, then one for each test with flags."""

@@ -2,22 +2,53 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from genreport.comparing import Comparison
+from genreport.comparing.hypotheses import Judged
 from genreport.figures import Figures
-from genreport.reports import cliff, concurrency, evidence, front, guide, head_to_head, kv, ttft
+from genreport.reports import (
+    against,
+    answers,
+    cliff,
+    concurrency,
+    evidence,
+    front,
+    guide,
+    head_to_head,
+    history,
+    kv,
+    listed,
+    ttft,
+)
 from genreport.reports.page import Page
 
-__all__ = ["Page", "all_pages"]
+__all__ = ["Page", "all_pages", "listed"]
 
 
-def all_pages(figures: Figures) -> list[Page]:
-    """Every page of a round in reading order."""
-    return [
-        front.page(figures),
+def all_pages(
+    figures: Figures,
+    comparisons: Sequence[Comparison] = (),
+    judged: Sequence[Judged] = (),
+    story: history.History | None = None,
+) -> list[Page]:
+    """Every page of a round in reading order; `judged` are its hypotheses, `comparisons` those with earlier rounds.
+
+    `story` is the history that the round is the newest one of.
+    """
+    reports = [
         concurrency.page(figures),
-        ttft.page(figures),
+        ttft.page(figures, comparisons, judged),
         kv.page(figures),
         cliff.page(figures),
         *head_to_head.pages(figures),
-        guide.page(figures),
+    ]
+    told = answers.told(figures, reports)
+    return [
+        front.page(figures, told, judged, comparisons, remembered=story is not None),
+        *reports,
+        guide.page(figures, told, judged),
+        *(page for comparison in comparisons for page in against.pages(comparison, judged)),
+        *([history.page(story)] if story else []),
         evidence.page(figures),
     ]

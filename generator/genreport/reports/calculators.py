@@ -13,7 +13,6 @@ from genreport.figures.cliff import engine_scope
 from genreport.figures.pricing import KEYS, SCOPE
 from genreport.provenance import Quantity
 from genreport.reports.choices import Choice
-from genreport.reports.properties import allocation
 from genreport.reports.rows import Row
 
 # figure of the calculator's data -> figure of the engine's start
@@ -45,9 +44,8 @@ def _coefficients(figures: Figures, test: TestView, engine: str) -> Row:
     first, fig = test.levels_of(engine)[0].id, figures.ledger.get
     start = engine_scope(figures.starts, test.levels_of(engine)[0])
     found = {name: fig(f"{start}.{figure}") for name, figure in COEFFICIENTS.items()}
-    if allocation(figures, engine) == "blocks":
-        found.pop("slots")
-    found |= {"ttft": fig(f"{first}.ttft.p50"), "itl": fig(f"{first}.itl.p50"), "input": fig(f"{first}.input")}
+    found |= {"ttft": fig(f"{first}.ttft.p50"), "itl": fig(f"{first}.itl.p50"), "input": fig(f"{first}.input"),
+              "output": fig(f"{first}.output")}  # fmt: skip
     return {"engine": engine} | _numbers(**found)
 
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from genreport.figures import Figures, Flag, TestView
 from genreport.figures.cliff import engine_scope
-from genreport.places import listing_href
 from genreport.reports.choices import Chooser
 
 # pitfall -> kinds of flags that show it
@@ -39,11 +38,11 @@ SOAK_S = 3600.0
 
 @dataclass(frozen=True)
 class Pitfall:
-    """A way to be misled, and where this round met it: flags, or (engine, place in its log)."""
+    """A way to be misled, and where this round met it: flags, or (engine, link to its log, place there as text)."""
 
     name: str
     flags: tuple[Flag, ...] = ()
-    lines: tuple[tuple[str, str], ...] = ()
+    lines: tuple[tuple[str, str, str], ...] = ()
 
     @property
     def met(self) -> bool:
@@ -58,7 +57,7 @@ def pitfalls(figures: Figures) -> list[Pitfall]:
     return sorted(found, key=lambda pitfall: not pitfall.met)
 
 
-def _logged(figures: Figures, pattern: str) -> Iterator[tuple[str, str]]:
+def _logged(figures: Figures, pattern: str) -> Iterator[tuple[str, str, str]]:
     """The first line of each engine's start-up log that matches, as a place in its listing."""
     search = re.compile(pattern).search
     for start in (start for start in figures.starts if start.id == start.engine):
@@ -66,7 +65,7 @@ def _logged(figures: Figures, pattern: str) -> Iterator[tuple[str, str]]:
         lines = figures.round.text(file).split("\n") if file else ()
         line = next((k for k, text in enumerate(lines, 1) if search(text[:4000])), None)
         if line:
-            yield start.engine, listing_href(file, line)
+            yield start.engine, figures.listings.href(file, line), f"{file}:{line}"
 
 
 @dataclass(frozen=True)

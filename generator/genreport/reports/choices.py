@@ -105,8 +105,8 @@ class Chooser:
     # ---- at a service level
 
     def by_limit(self) -> list[Choice]:
-        """A choice a service level of the plan."""
-        return [self._limited(slo) for slo in slos(self.figures.round.plan)]
+        """A choice a service level, those given on the command line first."""
+        return [self._limited(slo) for slo in slos(self.figures.round.plan, self.figures.given)]
 
     def _limited(self, slo: Slo) -> Choice:
         scope = f"test.{self.test.id}.slo.{slo.id}"

@@ -22,6 +22,16 @@ SLOW = 1.25
 FULL = 0.9
 # p99 sees what touches more gaps than this
 HUNDREDTH = 0.01
+# as many run as were announced, within this share of it
+ON = 0.005
+# part of the page -> figures of a shape, one of which its table must have to say anything
+SHOWN = {
+    "time": ("running.mean", "waiting.mean", "kv_use.mean", "preemptions"),
+    "room": ("cliff.fits", "cliff.residency_over_announced"),
+    "preemptions": ("preemptions",),
+    "wait": ("ttft.mean",),
+    "again": ("cliff.recomputed_by_log", "cliff.recomputed_by_counter", "cliff.recomputed_by_iterations"),
+}
 
 
 @dataclass(frozen=True)
@@ -37,7 +47,7 @@ class Fall:
     preemptions: str  # some, none, unknown
     p99: str  # seen, beside, unseen, unknown
     percentile_told: bool  # whether 1 - the share still differs from the whole once it is rounded
-    residency: str  # surplus, below, unknown
+    residency: str  # surplus, on, below, unknown
     recomputed: str  # disagree, agree, one, unknown
     wait: str  # queue, prefill, unknown
     blocks: str  # fewer, same, unknown
@@ -77,12 +87,19 @@ def page(figures: Figures) -> Page:
     context = {
         "cliffs": cliffs,
         "tests": tests,
+        "shown": {name: _any(figures, cliffs, names) for name, names in SHOWN.items()},
         "engines": list(dict.fromkeys(cliff.engine for cliff in cliffs)),
         "falls": [(cliff, fall) for cliff in cliffs for fall in cliff.falls],
         "flags": [flag for flag in figures.flags if flag.scope.startswith(tuple(f"{test.id}." for test in tests))],
         "charts": _charts(figures, cliffs),
     }
     return Page("cliff/index.md", "cliff.md", context)
+
+
+def _any(figures: Figures, cliffs: Sequence[Cliff], names: Sequence[str]) -> bool:
+    """Whether any shape has one of these figures: a table of none says nothing."""
+    found = (figures.ledger.get(f"{shape.level}.{name}") for c in cliffs for shape in c.shapes for name in names)
+    return any(q is not None and not q.missing for q in found)
 
 
 def _cliff(figures: Figures, test: TestView, engine: str) -> Cliff:
@@ -182,7 +199,9 @@ class _Teller:
 
     def residency(self) -> str:
         (surplus,) = self.of("cliff.residency_over_announced")
-        return "unknown" if surplus is None else "surplus" if surplus > 0 else "below"
+        if surplus is None or abs(surplus) < ON:
+            return "unknown" if surplus is None else "on"
+        return "surplus" if surplus > 0 else "below"
 
     def recomputed(self) -> str:
         log, counter = self.of("cliff.recomputed_by_log", "cliff.recomputed_by_counter")

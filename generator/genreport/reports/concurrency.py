@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from genreport import charts
 from genreport.figures import Figures
 from genreport.provenance import Quantity
-from genreport.reports.page import Drawn, Page
+from genreport.reports.page import Drawn, Page, repeated
 from genreport.reports.rows import RowMaker
 
 PERCENTILES = ("p50", "p90", "p99")
@@ -16,18 +17,37 @@ PERCENTILES = ("p50", "p90", "p99")
 
 @dataclass(frozen=True)
 class Sweep:
-    """One engine's curve: its levels' scopes in order of C and what the sweep says as a whole."""
+    """One engine's curve: its levels' scopes in order of C and what the sweep says as a whole.
+
+    `low` and `high`: first and last level at which something completed. `beyond_knee`: the level after the knee.
+    """
 
     engine: str
     levels: tuple[str, ...]
+    held: bool  # whether one request at a time was measured, against which efficiency is held
     first: str
     last: str
+    low: str | None
+    high: str | None
     best: Quantity | None
     best_level: str | None
     knee: Quantity
-    knee_case: str  # inside, at_start, beyond, unknown
+    knee_case: str  # inside, at_start, beyond, single, unknown
+    beyond_knee: str | None
     walls: Quantity
+    walls_case: str  # cross, apart, unknown
     usl: dict[str, Quantity]
+    usl_case: str  # before, inside, beyond, falls, levels, linear, unknown
+
+    @property
+    def cut(self) -> bool:
+        """Whether nothing completed at the first or the last level."""
+        return (self.low, self.high) != (self.first, self.last)
+
+    @property
+    def ranged(self) -> bool:
+        """Whether two levels or more have results, so that one can be held against another."""
+        return self.low != self.high
 
 
 def page(figures: Figures) -> Page:
@@ -43,6 +63,7 @@ def _context(figures: Figures, test: Any, sweeps: list[Sweep]) -> dict[str, Any]
     return {
         "test": test,
         "sweeps": sweeps,
+        "ran": repeated(figures, [level for sweep in sweeps for level in sweep.levels]),
         "winner": max((s for s in sweeps if s.best), key=lambda s: s.best.value, default=None),
         "percentiles": PERCENTILES,
         "flags": [flag for flag in figures.flags if flag.scope.startswith(f"{test.id}.")],
@@ -54,26 +75,62 @@ def _sweep(figures: Figures, test: Any, engine: str) -> Sweep:
     fig, scope = figures.ledger.get, f"{test.id}.{engine}"
     levels = tuple(f"{scope}.{level.name}" for level in test.levels_of(engine))
     measured = [level for level in levels if not fig(f"{level}.output_throughput").missing]
+    answered = [level for level in levels if not fig(f"{level}.ttft.p50").missing]
     best = max(measured, key=lambda level: fig(f"{level}.output_throughput").value, default=None)
     knee = fig(f"{scope}.knee")
+    usl = {name: fig(f"{scope}.usl_{name}") for name in ("lambda", "sigma", "kappa", "peak", "residual")}
     return Sweep(
         engine=engine,
         levels=levels,
+        held=any(not fig(f"{level}.scaling_efficiency").missing for level in levels),
         first=levels[0],
         last=levels[-1],
+        low=answered[0] if answered else None,
+        high=answered[-1] if answered else None,
         best=fig(f"{best}.output_throughput") if best else None,
         best_level=best,
         knee=knee,
-        knee_case=_knee_case(knee, fig(f"{levels[0]}.concurrency")),
+        knee_case=_knee_case(knee, measured, fig),
+        beyond_knee=_beyond(knee, measured, fig),
         walls=fig(f"{scope}.walls_cross"),
-        usl={name: fig(f"{scope}.usl_{name}") for name in ("lambda", "sigma", "kappa", "peak", "residual")},
+        walls_case=_walls_case(fig(f"{scope}.walls_cross"), levels, fig),
+        usl=usl,
+        usl_case=_usl_case(usl, *(fig(f"{level}.concurrency").value for level in (levels[0], levels[-1]))),
     )
 
 
-def _knee_case(knee: Quantity, first: Quantity) -> str:
+def _knee_case(knee: Quantity, measured: Sequence[str], fig: Callable[[str], Quantity | None]) -> str:
+    if len(measured) < 2:
+        return "single" if measured else "unknown"
     if knee.missing:
-        return "beyond" if "above" in (knee.reason or "") else "unknown"
-    return "at_start" if knee.value <= first.value else "inside"
+        return "beyond"
+    return "at_start" if knee.value <= fig(f"{measured[0]}.concurrency").value else "inside"
+
+
+def _beyond(knee: Quantity, measured: Sequence[str], fig: Callable[[str], Quantity | None]) -> str | None:
+    """The first level past the knee: what the step to it bought is its elasticity."""
+    past = (level for level in measured if not knee.missing and fig(f"{level}.concurrency").value > knee.value)
+    return next(past, None)
+
+
+def _usl_case(usl: dict[str, Quantity | None], low: float, high: float) -> str:
+    """How the fitted curve runs: to a peak before, `inside` or `beyond` the measured loads, or without one."""
+    scale, sigma, kappa, peak = (q and q.value for q in (usl[name] for name in ("lambda", "sigma", "kappa", "peak")))
+    if scale is None:
+        return "unknown"
+    if peak is not None:
+        return "before" if peak < low else "inside" if peak <= high else "beyond"
+    if kappa:
+        return "falls"
+    return "levels" if sigma else "linear"
+
+
+def _walls_case(cross: Quantity | None, levels: Sequence[str], fig: Callable[[str], Quantity | None]) -> str:
+    """Whether the walls cross, stay apart, or cannot be told for want of two levels with both shares."""
+    if cross is not None and not cross.missing:
+        return "cross"
+    known = [level for level in levels if all(fig(f"{level}.{share}").value for share in ("mbu", "mfu"))]
+    return "apart" if len(known) > 1 else "unknown"
 
 
 def _charts(figures: Figures, sweeps: list[Sweep]) -> Drawn:

@@ -1,67 +1,117 @@
-"""A round's front page: the verdict, what was measured on what, and the way to each report."""
+"""A round's front page: the verdict, each report's answer in a line, what was measured on what, and how to do it again."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from typing import Any
 
-from genreport.figures import Figures
-from genreport.places import listing_href
+from genreport.comparing import Comparison
+from genreport.comparing.hypotheses import Judged
+from genreport.figures import Figures, TestView
 from genreport.provenance import Quantity
+from genreport.reports.answers import NOTHING, Told
 from genreport.reports.page import Page
+from genreport.rounds import PLAN
+
+# what a plan leaves to the environment
+VARIABLE = re.compile(r"\$\{([A-Za-z_]\w*)\}")
 
 
-def page(figures: Figures) -> Page:
-    """The page a reader of a round meets first."""
-    test = next((test for test in figures.tests if test.kind == "concurrency"), None)
-    context = {
-        "test": test,
-        "single": _leader(figures, test, first=True),
-        "peak": _leader(figures, test, first=False),
-        "challengers": test.engines[1:] if test else (),
-        "crossings": _crossings(figures, test),
-        "hypotheses": figures.round.plan.get("hypotheses") or [],
+def page(
+    figures: Figures,
+    told: Told = NOTHING,
+    judged: Sequence[Judged] = (),
+    comparisons: Sequence[Comparison] = (),
+    *,
+    remembered: bool = False,
+) -> Page:
+    """The page a reader of a round meets first; `remembered`: it has a page of its history."""
+    context = verdict(figures) | {
+        "told": told,
+        "given": [choice for choice in told.limits if choice.slo.given],
+        "hypotheses": judged,
+        "comparisons": comparisons,
+        "remembered": remembered,
         "not_measured": figures.round.plan.get("not_measured") or [],
         "unsealed": figures.round.unsealed,
+        "variables": sorted(set(VARIABLE.findall(figures.round.text(PLAN)))),
+        "tool": figures.round.head.tool,
         "flags": figures.flags,
         "findings": [
-            {"file": found.file, "href": listing_href(found.file, found.line), "what": found.what}
+            {"file": found.file, "href": figures.listings.href(found.file, found.line), "what": found.what}
             for found in figures.findings
         ],
     }
     return Page("index.md", "front.md", context)
 
 
-def _leader(figures: Figures, test: Any, *, first: bool) -> dict[str, Any] | None:
-    """The engine with the highest throughput at the lowest or the highest common load, and the runner-up's figure."""
-    if test is None:
-        return None
-    names = [{level.name: level for level in test.levels_of(engine)} for engine in test.engines]
-    common = [level for name, level in names[0].items() if all(name in other for other in names)] if names else []
-    if not common:
-        return None
-    level = common[0] if first else common[-1]
-    found = {e: figures.ledger.get(f"{test.id}.{e}.{level.name}.output_throughput") for e in test.engines}
+def verdict(figures: Figures) -> dict[str, Any]:
+    """What the verdict rests on: who leads at both ends of the first concurrency sweep, and where curves cross.
+
+    `single` and `peak` are the lowest and the highest common load at which an engine has a throughput; `silent` are the
+    engines that completed nothing; `untold` is a throughput that completed requests do not tell.
+    """
+    test = next((test for test in figures.tests if test.kind == "concurrency"), None)
+    leaders = [found for level in (_common(test) if test else ()) if (found := _leader(figures, test, level))]
+    found = {engine: _rates(figures, test, engine) for engine in (test.engines if test else ())}
+    return {
+        "test": test,
+        "single": leaders[0] if leaders else None,
+        "peak": leaders[-1] if leaders else None,
+        "silent": [engine for engine, rates in found.items() if not rates],
+        "untold": next((q for rates in found.values() for q in rates if q.missing), None),
+        "crossings": _crossings(figures, test),
+    }
+
+
+def _common(test: TestView) -> list[str]:
+    """Names of the levels that every engine of a sweep has, by rising load."""
+    names = [[level.name for level in test.levels_of(engine)] for engine in test.engines]
+    return [name for name in names[0] if all(name in other for other in names)]
+
+
+def _rates(figures: Figures, test: TestView, engine: str) -> list[Quantity]:
+    """The throughput of each level at which a request completed."""
+    ids = [level.id for level in test.levels_of(engine) if figures.ledger[f"{level.id}.completed"].value]
+    return [figures.ledger[f"{id}.output_throughput"] for id in ids]
+
+
+def _leader(figures: Figures, test: TestView, level: str) -> dict[str, Any] | None:
+    """The engine with the highest throughput at a common level, and the others' figures; `None` where none has one."""
+    found = {e: figures.ledger.get(f"{test.id}.{e}.{level}.output_throughput") for e in test.engines}
     ranked = sorted((e for e in found if not _missing(found[e])), key=lambda e: -found[e].value)
     if not ranked:
         return None
+    slowest = figures.ledger.get(f"{test.id}.{ranked[0]}.{level}.output_throughput.min")
+    fastest = [figures.ledger.get(f"{test.id}.{e}.{level}.output_throughput.max") for e in ranked[1:2]]
     return {
         "engine": ranked[0],
+        "close": any(not _missing(q) and not _missing(slowest) and slowest.value <= q.value for q in fastest),
         "throughput": found[ranked[0]],
-        "concurrency": figures.ledger[f"{test.id}.{ranked[0]}.{level.name}.concurrency"],
+        "concurrency": figures.ledger[f"{test.id}.{ranked[0]}.{level}.concurrency"],
         "others": [(engine, found[engine]) for engine in ranked[1:]],
     }
 
 
-def _crossings(figures: Figures, test: Any) -> list[tuple[str, list[Quantity]]]:
-    if test is None or len(test.engines) < 2:
+def _crossings(figures: Figures, test: TestView | None) -> list[tuple[str, list[Quantity]]]:
+    """Each challenger's crossings with the baseline; left out where fewer than two common levels could tell of any."""
+    if test is None:
         return []
     base, *others = test.engines
-    found = []
-    for other in others:
-        scope = f"pair.{test.id}.{base}.{other}"
-        crossings = (figures.ledger.get(f"{scope}.cross{k}") for k in range(1, 10))
-        found.append((other, [q for q in crossings if q is not None]))
-    return found
+    return [
+        (other, _found(figures, f"pair.{test.id}.{base}.{other}")) for other in others if _both(figures, test, other)
+    ]
+
+
+def _both(figures: Figures, test: TestView, other: str) -> bool:
+    shared = test.shared(test.engines[0], other)
+    return sum(not any(_missing(figures.ledger[f"{v.id}.output_throughput"]) for v in pair) for pair in shared) > 1
+
+
+def _found(figures: Figures, scope: str) -> list[Quantity]:
+    crossings = (figures.ledger.get(f"{scope}.cross{k}") for k in range(1, 10))
+    return [q for q in crossings if q is not None]
 
 
 def _missing(q: Quantity | None) -> bool:

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from genreport.charts import guide as drawings
+from genreport.comparing.hypotheses import Judged
 from genreport.display import shown
 from genreport.figures import Figures, TestView
 from genreport.figures.choosing import WAIT, on_front
 from genreport.figures.cliff import engine_scope
-from genreport.figures.fitting import verdict
+from genreport.figures.fitting import CONTEXT, USERS, verdict
 from genreport.figures.pricing import currency
 from genreport.places import listing_href
 from genreport.provenance import Quantity
 from genreport.reports import cautions
+from genreport.reports.answers import NOTHING, Told
 from genreport.reports.calculators import COEFFICIENTS, calculator, costs
 from genreport.reports.choices import Choice, Chooser, Front, Stretch
 from genreport.reports.page import Drawn, Page
@@ -57,6 +59,7 @@ class Room:
     last: str
     allocation: str
     verdict: str
+    example: str  # the first limit of the launch that the load of the example breaks
 
 
 @dataclass(frozen=True)
@@ -79,13 +82,14 @@ class Launch:
     env: tuple[tuple[str, str], ...]
     deciding: tuple[tuple[str, str, str], ...]
     href: str
+    file: str
 
 
-def page(figures: Figures) -> Page:
+def page(figures: Figures, told: Told = NOTHING, judged: Sequence[Judged] = ()) -> Page:
     """The guide of the round's first concurrency sweep; without one, the page says how to measure it."""
     test = next((test for test in figures.tests if test.kind == "concurrency"), None)
     context = {"test": test} if test is None else _context(figures, test)
-    return Page("guide/index.md", "guide.md", context)
+    return Page("guide/index.md", "guide.md", context | {"told": told, "hypotheses": judged})
 
 
 def _context(figures: Figures, test: TestView) -> dict[str, Any]:
@@ -106,6 +110,7 @@ def _context(figures: Figures, test: TestView) -> dict[str, Any]:
         "front_rows": _front_rows(figures, test),
         "properties": properties(figures, test, chooser),
         "rooms": [_room(figures, test, engine, chooser) for engine in test.engines],
+        "asked": (f"{USERS:,}", f"{CONTEXT:,}"),
         "data": calculator(figures, test),
         "phases": _phases(figures, test),
         "costs": costs(figures, [*limits, peak]),
@@ -117,7 +122,6 @@ def _context(figures: Figures, test: TestView) -> dict[str, Any]:
         "samplings": cautions.samplings(figures, test),
         "gaps": cautions.gaps(figures),
         "launch_commands": [_launch(figures, engine) for engine in test.engines],
-        "hypotheses": figures.round.plan.get("hypotheses") or [],
         "not_measured": figures.round.plan.get("not_measured") or [],
         "flags": figures.flags,
         "charts": _charts(figures, test, limits, fronts),
@@ -177,6 +181,7 @@ def _room(figures: Figures, test: TestView, engine: str, chooser: Chooser) -> Ro
     last = test.levels_of(engine)[-1]
     start = engine_scope(figures.starts, last)
     limits = {name: chooser.value(f"{start}.{COEFFICIENTS[name]}") for name in ("model", "length", "slots", "pool")}
+    example = verdict(USERS, CONTEXT, **limits)
     return Room(
         engine=engine,
         start=start,
@@ -184,6 +189,7 @@ def _room(figures: Figures, test: TestView, engine: str, chooser: Chooser) -> Ro
         last=last.id,
         allocation=allocation(figures, engine),
         verdict=verdict(last.concurrency, last.input + last.output, **limits),
+        example=example,
     )
 
 
@@ -217,6 +223,7 @@ def _launch(figures: Figures, engine: str) -> Launch:
         env=tuple(sorted(start.facts.env.items())),
         deciding=tuple(_decide(words)),
         href=listing_href(figures.round.launch_file(start.launch)),
+        file=figures.round.launch_file(start.launch),
     )
 
 

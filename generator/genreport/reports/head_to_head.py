@@ -2,29 +2,64 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import log
 from typing import Any
 
 from genreport import charts
-from genreport.figures import Figures
+from genreport.charts import effects as effect_charts
+from genreport.charts import lanes as lane_charts
+from genreport.charts import waves as wave_charts
+from genreport.figures import Figures, LevelView, TestView, effects, steady, waves
+from genreport.figures.crossing import RATIOS
 from genreport.provenance import Quantity
+from genreport.records import LaunchFacts
+from genreport.reports import anomalies, lane_rows, memory
 from genreport.reports.page import Drawn, Page
 from genreport.reports.rows import RowMaker
 
 EQUAL = 0.02  # logs of ratios this close to 0 mean "the same"
 GROUPS = ("embedding", "attention", "mlp", "norm", "output", "other")
+# figures that one engine wins, the better end of each; all but these have no winner
+BETTER = {
+    "output_throughput": max,
+    "ttft.p50": min,
+    "ttft.p99": min,
+    "itl.p50": min,
+    "e2el.p95": min,
+    "prefill.mean": min,
+}
+# of these, every repeat has its own
+RANGED = ("output_throughput", *steady.RANGED)
 
 
 @dataclass(frozen=True)
 class Pairing:
-    """One level of both engines side by side and who wins it, by throughput and by each TTFT percentile."""
+    """One level of both engines side by side: who wins it by each figure, and by which of them their repeats overlap."""
 
     name: str
     base: str
     other: str
     ratio: Quantity | None
     winners: dict[str, str | None]
+    overlaps: frozenset[str]
+    measured: bool
+
+    def scope(self, side: str) -> str:
+        return self.base if side == "base" else self.other
+
+
+@dataclass(frozen=True)
+class Tally:
+    """Who is ahead by one figure, level by level, `close` by less than repeats differ; `ratio` names its ratios."""
+
+    figure: str
+    ratio: str
+    base: tuple[Pairing, ...]
+    other: tuple[Pairing, ...]
+    even: tuple[Pairing, ...]
+    close: tuple[Pairing, ...]
 
 
 def pages(figures: Figures) -> list[Page]:
@@ -36,50 +71,93 @@ def pages(figures: Figures) -> list[Page]:
     return [_page(figures, test, base, challenger) for challenger in challengers]
 
 
-def _page(figures: Figures, test: Any, base: str, other: str) -> Page:
-    pairs = _pairs(figures, test, base, other)
-    scope = f"pair.{test.id}.{base}.{other}"
+def _page(figures: Figures, test: TestView, base: str, other: str) -> Page:
+    pairs, scope = _pairs(figures, test, base, other), f"pair.{test.id}.{base}.{other}"
+    measured = [pair for pair in pairs if pair.measured]
+    chosen = waves.choose(figures.ledger, test, base, other)
+    both = (chosen.base, chosen.other) if chosen else ()
+    odd = anomalies.found(figures, test, (base, other))
+    facts = {view.engine: view.facts for view in reversed(figures.starts)}
     context = {
         "test": test,
         "base": base,
         "other": other,
         "scope": scope,
         "pairs": pairs,
+        "measured": measured,
+        "silent": [(e, side) for e, side in ((base, "base"), (other, "other")) if _silent(figures, pairs, side)],
         "crossings": _crossings(figures, scope),
-        "first": pairs[0] if pairs else None,
-        "last": pairs[-1] if pairs else None,
+        "crossing_case": _crossing_case(figures, scope, measured),
+        "tallies": [_tally(figure, ratio, base, pairs) for ratio, figure in RATIOS.items() if figure in BETTER],
         "groups": _groups(figures, base, other),
-        "flags": [f for f in figures.flags if f.scope.startswith((f"{test.id}.{base}.", f"{test.id}.{other}."))],
-        "charts": _charts(figures, test, base, other, pairs),
+        "variants": [family for family in _families(test, facts, (base, other)) if len(family) > 1],
         "predicted_case": _predicted_case(figures, scope),
+        "differs": effects.differs(facts, base, other),
+        "routes": effects.routes(test, facts, base, other),
+        "single": next((pair for pair in pairs if _value(figures, f"{pair.base}.concurrency") == 1), None),
+        "worst": [(engine, _worst(figures, test, engine)) for engine in (base, other)],
+        "chosen": chosen,
+        "lanes": [found for level in both if (found := _lane_scopes(figures, level))],
+        "reused": [e for e in (base, other) if _any(figures, test, e, "graph_reuse")],
+        "anomalies": odd,
+        "experiments": anomalies.experiments(odd),
+        "flags": _flags(figures, test, base, other),
+        "memory": memory.account(figures, base, other),
     }
+    context["charts"] = _charts(figures, test, context)
     return Page(f"head-to-head-{other}/index.md", "head-to-head.md", context)
 
 
-def _pairs(figures: Figures, test: Any, base: str, other: str) -> list[Pairing]:
-    shared = {level.name for level in test.levels_of(other)}
-    return [_pair(figures, test, base, other, level.name) for level in test.levels_of(base) if level.name in shared]
+# ------------------------------------------------------------------------------------- level by level
 
 
-def _pair(figures: Figures, test: Any, base: str, other: str, name: str) -> Pairing:
+def _pairs(figures: Figures, test: TestView, base: str, other: str) -> list[Pairing]:
+    return [_pair(figures, test, base, other, level.name) for level, _ in test.shared(base, other)]
+
+
+def _pair(figures: Figures, test: TestView, base: str, other: str, name: str) -> Pairing:
     a, b = f"{test.id}.{base}.{name}", f"{test.id}.{other}.{name}"
-    better = {"output_throughput": max, "ttft.p50": min, "ttft.p99": min, "e2el.p95": min, "itl.p50": min}
     return Pairing(
         name=name,
         base=a,
         other=b,
         ratio=figures.ledger.get(f"pair.{test.id}.{base}.{other}.ratio_{name}"),
-        winners={figure: _winner(figures, figure, best, {base: a, other: b}) for figure, best in better.items()},
+        winners={figure: _winner(figures, figure, best, {base: a, other: b}) for figure, best in BETTER.items()},
+        overlaps=frozenset(figure for figure in RANGED if _overlap(figures, f"{a}.{figure}", f"{b}.{figure}")),
+        measured=all(_value(figures, f"{level}.output_throughput") for level in (a, b)),
     )
 
 
 def _winner(figures: Figures, figure: str, best: Any, scopes: dict[str, str]) -> str | None:
-    found = {engine: figures.ledger.get(f"{scope}.{figure}") for engine, scope in scopes.items()}
-    if any(q is None or q.missing for q in found.values()):
+    found = {engine: _value(figures, f"{scope}.{figure}") for engine, scope in scopes.items()}
+    if None in found.values() or len({*found.values()}) == 1:
         return None
-    if len({q.value for q in found.values()}) == 1:
-        return None
-    return best(found, key=lambda engine: found[engine].value)
+    return best(found, key=lambda engine: found[engine])
+
+
+def _overlap(figures: Figures, a: str, b: str) -> bool:
+    """Whether the ranges of the repeats have a value in common."""
+    (low_a, high_a), (low_b, high_b) = (
+        [_value(figures, f"{figure}.{end}") for end in ("min", "max")] for figure in (a, b)
+    )
+    return None not in (low_a, low_b) and low_a <= high_b and low_b <= high_a
+
+
+def _tally(figure: str, ratio: str, base: str, pairs: list[Pairing]) -> Tally:
+    won = [pair for pair in pairs if pair.winners[figure]]
+    return Tally(
+        figure,
+        ratio,
+        base=tuple(pair for pair in won if pair.winners[figure] == base),
+        other=tuple(pair for pair in won if pair.winners[figure] != base),
+        even=tuple(pair for pair in pairs if pair.measured and not pair.winners[figure]),
+        close=tuple(pair for pair in won if figure in pair.overlaps),
+    )
+
+
+def _silent(figures: Figures, pairs: list[Pairing], side: str) -> bool:
+    """Whether an engine delivered nothing at any common level."""
+    return bool(pairs) and not any(_value(figures, f"{pair.scope(side)}.output_throughput") for pair in pairs)
 
 
 def _crossings(figures: Figures, scope: str) -> list[Quantity]:
@@ -87,12 +165,55 @@ def _crossings(figures: Figures, scope: str) -> list[Quantity]:
     return [q for q in found if q is not None]
 
 
+def _crossing_case(figures: Figures, scope: str, measured: list[Pairing]) -> str:
+    """How two throughput curves stand to each other: crosses, same, ahead throughout, or unknown."""
+    if len(measured) < 2:
+        return "unknown"
+    if not any(pair.winners["output_throughput"] for pair in measured):
+        return "same"
+    found = _crossings(figures, scope)
+    return "crosses" if found and not found[0].missing else "ahead"
+
+
+# ------------------------------------------------------------------------------------- engines as a whole
+
+
 def _groups(figures: Figures, base: str, other: str) -> list[str]:
     def known(group: str) -> bool:
-        found = (figures.ledger.get(f"engine.{engine}.bytes_{group}") for engine in (base, other))
-        return any(q is not None and not q.missing for q in found)
+        return any(_value(figures, f"engine.{engine}.bytes_{group}") is not None for engine in (base, other))
 
     return [group for group in GROUPS if known(group)]
+
+
+def _families(test: TestView, facts: dict[str, LaunchFacts], engines: Sequence[str]) -> list[list[str]]:
+    """Each of these engines with its variants of this test (other slots, flags, replicas), as planned."""
+
+    def root(id: str) -> str:
+        return (facts[id].variant_of if id in facts else None) or id
+
+    return [[id for id in test.engines if root(id) == name] for name in dict.fromkeys(map(root, engines))]
+
+
+def _any(figures: Figures, test: TestView, engine: str, figure: str) -> bool:
+    return any(_value(figures, f"{level.id}.{figure}") is not None for level in test.levels_of(engine))
+
+
+def _worst(figures: Figures, test: TestView, engine: str) -> str | None:
+    """The level at which an engine loses most time to stalls; none where nothing was observed or nothing stalls."""
+    shares = {level.id: _value(figures, f"{level.id}.stall_share") or 0 for level in test.levels_of(engine)}
+    return max(shares, key=lambda id: shares[id]) if any(shares.values()) else None
+
+
+def _lane_scopes(figures: Figures, level: LevelView) -> tuple[str, str, list[str]] | None:
+    """Engine, scope of its lanes, and the scope of each lane of a level."""
+    scope = waves.lanes_of(figures.ledger, level)
+    count = _value(figures, f"{scope}.count")
+    return (level.engine, scope, [f"{scope}.{lane}" for lane in range(1, int(count) + 1)]) if count else None
+
+
+def _flags(figures: Figures, test: TestView, base: str, other: str) -> list[Any]:
+    levels, engines = (f"{test.id}.{base}.", f"{test.id}.{other}."), (f"engine.{base}", f"engine.{other}")
+    return [flag for flag in figures.flags if flag.scope.startswith(levels) or flag.scope in engines]
 
 
 def _predicted_case(figures: Figures, scope: str) -> str:
@@ -100,10 +221,10 @@ def _predicted_case(figures: Figures, scope: str) -> str:
 
     First word: what the challenger reads per step (equal, saves, costs); second: what became of it.
     """
-    predicted, measured = (figures.ledger.get(f"{scope}.{name}_step_ratio") for name in ("predicted", "measured"))
-    if predicted is None or measured is None or predicted.missing or measured.missing:
+    predicted, measured = (_value(figures, f"{scope}.{name}_step_ratio") for name in ("predicted", "measured"))
+    if not predicted or not measured:
         return "unknown"
-    p, m = log(predicted.value), log(measured.value)
+    p, m = log(predicted), log(measured)
     if abs(p) <= EQUAL:
         return "equal same" if abs(m) <= EQUAL else "equal faster" if m > 0 else "equal slower"
     if p > 0:
@@ -111,17 +232,43 @@ def _predicted_case(figures: Figures, scope: str) -> str:
     return "costs nothing" if m >= 0 else "costs time"
 
 
-def _charts(figures: Figures, test: Any, base: str, other: str, pairs: list[Pairing]) -> Drawn:
-    rows = RowMaker(figures)
-    levels = [(engine, getattr(pair, side)) for engine, side in ((base, "base"), (other, "other")) for pair in pairs]
+def _value(figures: Figures, id: str) -> Any:
+    found = figures.ledger.get(id)
+    return None if found is None else found.value
+
+
+# ------------------------------------------------------------------------------------- charts
+
+
+def _charts(figures: Figures, test: TestView, context: dict[str, Any]) -> Drawn:
+    rows, base, other, pairs = RowMaker(figures), context["base"], context["other"], context["pairs"]
+    levels = [(engine, pair.scope(side)) for engine, side in ((base, "base"), (other, "other")) for pair in pairs]
     drawn = {
         "throughput": charts.throughput(
             rows.over_load(levels, "output_throughput", spread=True),
-            crossings=[q for q in _crossings(figures, f"pair.{test.id}.{base}.{other}") if not q.missing],
+            crossings=[q for q in context["crossings"] if not q.missing],
         ),
+        "ttft": charts.latency(rows.percentiles(levels, "ttft", ("p50", "p99"), spread=True), "TTFT"),
         "ratio": charts.ratio(rows.ratios(pairs), base, other),
-        "bytes": charts.byte_account(rows.byte_groups((base, other), _groups(figures, base, other))),
+        "bytes": charts.byte_account(rows.byte_groups((base, other), context["groups"])),
         "floor": charts.floor(rows.floors(levels)),
         "attainment": charts.attainment(rows.over_load(levels, "attainment")),
+        "stall_share": wave_charts.stall_share(rows.over_load(levels, "stall_share")),
+        "wave_index": wave_charts.wave_index(rows.over_load(levels, "wave_index")),
+        "graph_reuse": wave_charts.graph_reuse(rows.over_load(levels, "graph_reuse", spread=True)),
+        **_lanes(figures, context["chosen"]),
     }
+    for route in context["routes"]:
+        drawn[f"split.{route.third}"] = effect_charts.split(rows.split(pairs, route.scope, other), base, other)
     return Drawn((name, chart) for name, chart in drawn.items() if chart is not None)
+
+
+def _lanes(figures: Figures, chosen: waves.Chosen | None) -> dict[str, Any]:
+    """The first requests of both engines at the chosen level, over the same seconds."""
+    levels = {"base": chosen.base, "other": chosen.other} if chosen else {}
+    found = {side: lanes for side, level in levels.items() if (lanes := lane_rows.lanes(figures, level))}
+    end = max((lanes.total["end"] for lanes in found.values()), default=1)
+    return {
+        f"lanes.{side}": lane_charts.lanes(lanes.requests, lanes.events, lanes.stalls, lanes.total, end=end)
+        for side, lanes in found.items()
+    }

@@ -12,7 +12,7 @@ from genreport.figures import Figures, LevelView, TestView
 from genreport.figures.length import aligned
 from genreport.provenance import Quantity
 from genreport.reports.kv_rows import LengthRows
-from genreport.reports.page import Drawn, Page
+from genreport.reports.page import Drawn, Page, repeated
 
 # from this R² on the samples lie on a line
 LINEAR = 0.99
@@ -20,6 +20,9 @@ LINEAR = 0.99
 AGREE = 0.05
 # shares of a ceiling are the same within this
 SAME = 0.05
+# what an engine may say of its KV while it runs, and of its room when it starts
+SAMPLED = ("kv_samples", "kv_use.mean")
+ANNOUNCED = ("pool_tokens", "max_model_len", "announced_concurrency")
 
 
 @dataclass(frozen=True)
@@ -41,10 +44,11 @@ class Side:
     start: str
     levels: tuple[str, ...]
     measured: tuple[str, ...]  # levels at which something completed
+    sampled: bool  # whether anything was seen of what the engine holds
     kv: str  # linear, off, unchecked, bent, slots, slots_bent, unknown
     unknown: Quantity
     intercept: bool
-    wall: str  # turns, stays, one, unknown
+    wall: str  # turns, stays, wavers, one, unknown
     nearer: tuple[str, str]  # the wall at the first and the last level: memory, arithmetic, neither
     walled: tuple[str, str] | None  # those levels
     ceiling: str  # whether the FLOP/s ceiling can be trusted: exceeded, lower_bound, sound
@@ -57,10 +61,14 @@ def page(figures: Figures) -> Page:
     """The page of the round's first length sweep; without one, the page says how to measure it."""
     test = next((test for test in figures.tests if test.kind == "length"), None)
     sides = [_side(figures, test, engine) for engine in test.engines] if test else []
+    starts = [f"engine.{start.id}" for start in figures.starts]
     context = {
         "test": test,
         "sides": sides,
-        "starts": [f"engine.{start.id}" for start in figures.starts],
+        "loaded": any(test.kind == "concurrency" for test in figures.tests),
+        "ran": repeated(figures, [level for side in sides for level in side.levels]) if sides else None,
+        "starts": starts,
+        "announced": any(not _missing(figures.ledger.get(f"{start}.{name}")) for start in starts for name in ANNOUNCED),
         "absent": [engine for engine in figures.engines if test and engine not in test.engines],
         "flags": [flag for flag in figures.flags if test and flag.scope.startswith(f"{test.id}.")],
         "charts": _charts(figures, test, sides) if test else Drawn(),
@@ -80,7 +88,8 @@ def _side(figures: Figures, test: TestView, engine: str) -> Side:
         scope=scope,
         start=_start(figures, levels[0]),
         levels=ids,
-        measured=tuple(id for id in ids if not _missing(fig(f"{id}.output_throughput"))),
+        measured=tuple(id for id in ids if fig(f"{id}.completed").value),
+        sampled=any(not _missing(fig(f"{id}.{name}")) for id in ids for name in SAMPLED),
         kv=_kv_case(figures, scope),
         unknown=fig(f"{scope}.kv_slope"),
         intercept=not _missing(fig(f"{scope}.kv_intercept_tokens")),
@@ -118,7 +127,9 @@ def _nearer(mbu: Quantity, mfu: Quantity) -> str:
 def _wall_case(nearer: list[str]) -> str:
     if len(nearer) < 2:
         return "one" if nearer else "unknown"
-    return "stays" if nearer[0] == nearer[-1] else "turns"
+    if len(set(nearer)) == 1:
+        return "stays"
+    return "wavers" if nearer[0] == nearer[-1] else "turns"
 
 
 def _above(figures: Figures, levels: Iterable[LevelView]) -> list[tuple[str, str]]:

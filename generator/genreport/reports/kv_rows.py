@@ -9,6 +9,7 @@ from genreport.display import shown
 from genreport.figures import Figures, LevelView
 from genreport.places import derivation_href
 from genreport.provenance import Quantity
+from genreport.words import say
 
 # points of one level that a chart draws; a level with more shows an even selection, its figures rest on all
 POINTS = 48
@@ -21,7 +22,7 @@ class LengthRows:
         self.figures, self.engine = figures, engine
         colours = {name: str(place) for place, name in enumerate(figures.engines, 1)}
         self.common = {"engine": engine, "colour": colours.get(engine, "1")}
-        self.flags = {flag.scope: flag.kind.replace("_", " ") for flag in figures.flags}
+        self.flags = {flag.scope: say(f"flag.{flag.kind}") for flag in figures.flags}
 
     def samples(self, levels: Iterable[str], seen: str) -> list[Row]:
         """A point for each sample that tells: what was held (`seen`) over the resident tokens."""

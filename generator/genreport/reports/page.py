@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+from genreport.figures import Figures
+from genreport.provenance import Quantity
 
 
 @dataclass(frozen=True)
@@ -24,3 +28,18 @@ class Drawn(dict):
 
     def __missing__(self, name: str) -> None:
         return None
+
+
+@dataclass(frozen=True)
+class Ran:
+    """How often the levels of a page ran: the smallest and the largest count, and whether there are several levels."""
+
+    least: Quantity
+    most: Quantity
+    several: bool
+
+
+def repeated(figures: Figures, levels: Sequence[str]) -> Ran:
+    """How often these levels (scopes) ran."""
+    counts = sorted((figures.ledger[f"{level}.repeats"] for level in levels), key=lambda q: q.value)
+    return Ran(counts[0], counts[-1], len(counts) > 1)

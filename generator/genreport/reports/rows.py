@@ -7,9 +7,11 @@ from typing import Any
 
 from genreport.display import shown
 from genreport.figures import Figures
+from genreport.figures.effects import PARTS
 from genreport.figures.latency import GRID
-from genreport.places import derivation_href, listing_href
+from genreport.places import derivation_href
 from genreport.provenance import Quantity, Rows
+from genreport.words import say
 
 Row = dict[str, Any]
 Levels = Sequence[tuple[str, str]]  # engine, scope of a level
@@ -20,29 +22,29 @@ class RowMaker:
 
     def __init__(self, figures: Figures) -> None:
         self.figures = figures
-        self.flags = {flag.scope: flag.kind.replace("_", " ") for flag in figures.flags}
+        self.flags = {flag.scope: say(f"flag.{flag.kind}") for flag in figures.flags}
         self.colours = {engine: str(place) for place, engine in enumerate(figures.engines, 1)}
 
     def over_load(self, levels: Levels, figure: str, *, spread: bool = False) -> list[Row]:
         """One figure per level, with the range of its repeats where asked."""
         return [row for engine, scope in levels for row in self._point(engine, scope, figure, spread=spread)]
 
-    def percentiles(self, levels: Levels, figure: str, names: Iterable[str]) -> list[Row]:
-        """Several percentiles of one latency per level."""
+    def percentiles(self, levels: Levels, figure: str, names: Iterable[str], *, spread: bool = False) -> list[Row]:
+        """Several percentiles of one latency per level, with the range of their repeats where asked."""
         return [
             row | {"percentile": name}
             for name in names
             for engine, scope in levels
-            for row in self._point(engine, scope, f"{figure}.{name}")
+            for row in self._point(engine, scope, f"{figure}.{name}", spread=spread)
         ]
 
     def floors(self, levels: Levels) -> list[Row]:
-        """The measured decode step and its floor per level."""
+        """The measured decode step, with the range of its repeats, and its floor per level."""
         return [
             row | {"measure": words}
-            for figure, words in (("itl.p50", "ITL p50"), ("floor_s", "floor"))
+            for figure, words in (("itl.p50", say("series.itl_p50")), ("floor_s", say("series.floor")))
             for engine, scope in levels
-            for row in self._point(engine, scope, figure)
+            for row in self._point(engine, scope, figure, spread=True)
         ]
 
     def walls(self, engine: str, levels: Iterable[str]) -> list[Row]:
@@ -60,7 +62,22 @@ class RowMaker:
         for pair in pairs:
             if pair.ratio is not None and not pair.ratio.missing:
                 flag = self.flags.get(pair.base) or self.flags.get(pair.other) or ""
-                found.append(self._load(pair.base) | self._value(pair.ratio) | {"level": pair.name, "flag": flag})
+                row = self._load(pair.base) | self._value(pair.ratio) | self._spread(pair.ratio, ("low", "high"))
+                found.append(row | {"level": pair.name, "flag": flag})
+        return found
+
+    def split(self, pairs: Iterable[Any], route: str, other: str) -> list[Row]:
+        """What the engine and what the precision does to the throughput of each level, by one route, and the whole."""
+        found = []
+        for part in (*PARTS, "whole"):
+            for pair in pairs:
+                steps = {each: self.figures.ledger.get(f"{route}.ratio_{each}_{pair.name}") for each in PARTS}
+                if any(q is None or q.missing for q in steps.values()):
+                    continue
+                row = self._load(pair.base) | self._value(steps.get(part, pair.ratio)) | {"engine": other}
+                flag = self.flags.get(pair.base) or self.flags.get(pair.other) or ""
+                words = {"part": say(f"pair_chart.part_{part}"), "level": pair.name, "flag": flag}
+                found.append(row | words | {"colour": self.colours[other]})
         return found
 
     def byte_groups(self, engines: Iterable[str], groups: Iterable[str]) -> list[Row]:
@@ -70,7 +87,8 @@ class RowMaker:
             for group in groups:
                 q = self.figures.ledger.get(f"engine.{engine}.bytes_{group}")
                 if q is not None and not q.missing:
-                    found.append(self._value(q) | {"engine": engine, "colour": self.colours[engine], "group": group})
+                    found.append(self._value(q) | {"engine": engine, "colour": self.colours[engine]}
+                                 | {"group": say(f"group.{group}")})  # fmt: skip
         return found
 
     def usl_curves(self, engines: Iterable[tuple[str, str]]) -> list[Row]:
@@ -118,9 +136,9 @@ class RowMaker:
     def _value(self, q: Quantity) -> Row:
         return {"value": q.value, "value_id": q.id, "shown": shown(q.value, q.unit), "href": derivation_href(q.id)}
 
-    def _spread(self, q: Quantity | None) -> Row:
+    def _spread(self, q: Quantity | None, ends: tuple[str, str] = ("min", "max")) -> Row:
         found: Row = {}
-        for name, end in (("low", "min"), ("high", "max")) if q else ():
+        for name, end in zip(("low", "high"), ends, strict=True) if q else ():
             edge = self.figures.ledger.get(f"{q.id}.{end}")
             if edge is not None and not edge.missing:
                 found |= {name: edge.value, f"{name}_id": edge.id}
@@ -130,5 +148,5 @@ class RowMaker:
         """The level's records where the figure selects rows, else its derivation."""
         for source in q.sources:
             if isinstance(source, Rows) and source.picks:
-                return listing_href(*source.picks[0])
+                return self.figures.listings.href(*source.picks[0])
         return derivation_href(q.id)

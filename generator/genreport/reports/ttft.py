@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from genreport.charts import ttft as charts
+from genreport.comparing import Compared, Comparison, LevelPair
+from genreport.comparing.hypotheses import Judged
 from genreport.figures import Figures
 from genreport.figures.anatomy import PARTS, PHASES
 from genreport.figures.flags import PREFIX_HITS
@@ -15,7 +17,19 @@ from genreport.provenance import Quantity, values
 from genreport.reports.page import Drawn, Page
 from genreport.reports.rows import Row, RowMaker
 
+# what an engine may tell of its iterations
+STEPS = ("iterations", "logged_iterations", "tokens_per_iteration")
+# figures by which a sweep is said to be reproduced
+REPEATED = ("ttft.p50", "ttft.p99", "output_throughput")
 FLAT = 0.1  # a wait that grows by less than this share of itself is said not to grow
+
+
+@dataclass(frozen=True)
+class Again:
+    """The sweep beside an earlier round's: a level with its REPEATED figures a row."""
+
+    comparison: Comparison
+    rows: tuple[tuple[LevelPair, tuple[Compared | None, ...]], ...]
 
 
 @dataclass(frozen=True)
@@ -24,7 +38,7 @@ class Anatomy:
 
     `case`: failed, single, undivided, grows, flat or falls. `grown`: the part that grows most (or, of a single level,
     the largest). `queue_case`: queue, work or unknown, at the last level. `blunt`: percentiles in a histogram's first
-    bucket. `mixed`: first and last level with a mixed share. `guard`: level -> hits, none, off or unknown.
+    bucket. `mixed`: first and last level with a mixed share. `guard`: level -> hits, none, off, idle or unknown.
     """
 
     engine: str
@@ -44,12 +58,31 @@ class Anatomy:
     bounded: bool
     guard: dict[str, str]
 
+    @property
+    def compared(self) -> bool:
+        """Whether two levels have results, so that a wait can grow from one to the other."""
+        return self.first != self.last
 
-def page(figures: Figures) -> Page:
+    @property
+    def cut(self) -> bool:
+        """Whether no request succeeded at the first or the last level."""
+        return (self.first, self.last) != (self.levels[0], self.levels[-1])
+
+
+def page(figures: Figures, comparisons: Sequence[Comparison] = (), judged: Sequence[Judged] = ()) -> Page:
     """The page of the round's first concurrency sweep; without one, the page says how to measure it."""
     test = next((test for test in figures.tests if test.kind == "concurrency"), None)
     found = [_anatomy(figures, test, engine) for engine in test.engines if test.levels_of(engine)] if test else []
-    return Page("ttft/index.md", "ttft.md", {"test": test, **_context(figures, test, found)})
+    context = _context(figures, test, found) | {"test": test, "again": [_again(c, test) for c in comparisons if test],
+                                                "hypotheses": judged}  # fmt: skip
+    return Page("ttft/index.md", "ttft.md", context)
+
+
+def _again(comparison: Comparison, test: Any) -> Again:
+    """The levels of this sweep that an earlier round has as well, each with its TTFT and its throughput."""
+    own = [level for level in comparison.levels if level.new is not None and level.new.test == test.id]
+    rows = [(level, {c.figure: c for c in level.figures}) for level in own if level.figures]
+    return Again(comparison, tuple((level, tuple(known.get(name) for name in REPEATED)) for level, known in rows))
 
 
 def _context(figures: Figures, test: Any, found: list[Anatomy]) -> dict[str, Any]:
@@ -57,6 +90,7 @@ def _context(figures: Figures, test: Any, found: list[Anatomy]) -> dict[str, Any
     return {
         "waits": found,
         "figure_of": PARTS,
+        "stepped": any(_any(figures, (level,), name) for _, level in levels for name in STEPS),
         "powered": any(_value(figures, f"{level}.power") is not None for _, level in levels),
         "flags": [flag for flag in figures.flags if test and flag.scope.startswith(f"{test.id}.")],
         "charts": _charts(figures, found, levels),
@@ -124,6 +158,8 @@ def _blunt(figures: Figures, level: str) -> Iterable[str]:
 
 def _guard(figures: Figures, level: str) -> str:
     """Whether a prefix cache shortened the waits of a level."""
+    if not _value(figures, f"{level}.completed"):
+        return "idle"
     share, queries = (_value(figures, f"{level}.{name}") for name in ("prefix_hit_share", "prefix_queries"))
     if share is not None:
         return "hits" if share > PREFIX_HITS else "none"

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from genreport.errors import RoundError, Tampered
 from genreport.records import Record, SamplesHead, SlotsHead
-from genreport.rounds.files import GPU, SAMPLES, SEAL, SLOTS, all_files, digest, printable
+from genreport.rounds.files import GPU, SAMPLES, SEAL, SLOTS, all_files, printable
 from genreport.rounds.reading import Round
 
 
@@ -61,7 +61,7 @@ def _seal(found: Round) -> Iterator[str]:
     yield from (f"{found.where(file)}: missing, though the seal lists it" for file in sorted(known.keys() - present))
     yield from (f"{found.where(file)}: not in the seal" for file in sorted(present - known.keys()))
     for file in sorted(known.keys() & present):
-        if digest(found.bytes(file)) != known[file]:
+        if found.digest(file) != known[file]:
             yield f"{found.where(file)}: changed since it was sealed"
 
 
@@ -72,7 +72,7 @@ def _hashes(found: Round) -> Iterator[str]:
             file = f"{level.path}/{name}"
             if not (found.path / file).is_file():
                 yield f"{found.where(file)}: missing, though the level's facts list it"
-            elif digest(found.bytes(file)) != fact:
+            elif found.digest(file) != fact:
                 yield f"{found.where(file)}: changed since the level was sealed"
 
 

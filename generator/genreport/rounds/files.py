@@ -71,7 +71,9 @@ def write_whole(path: Path, data: bytes) -> None:
 
 def all_files(root: Path) -> set[str]:
     """Every file below the folder, relative to it."""
-    return {file.relative_to(root).as_posix() for file in root.rglob("*") if file.is_file()}
+    below = len(os.path.join(root, ""))
+    found = (os.path.join(folder, name) for folder, _, names in os.walk(root) for name in names)
+    return {file[below:].replace(os.sep, "/") for file in found if os.path.isfile(file)}
 
 
 def printable(text: str) -> str:

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from genreport.errors import NoRound, RoundError, WrongFormat
 from genreport.records import (
     ROUND_FORMAT,
+    FileFact,
     LaunchFacts,
     LevelFacts,
     MachineFacts,
@@ -34,6 +35,7 @@ from genreport.rounds.files import (
     SEAL,
     START_LOG,
     all_files,
+    digest,
     printable,
     unpacked,
 )
@@ -67,6 +69,7 @@ class Round:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
+        self._digests: dict[str, FileFact] = {}
         head = self.path / HEAD
         if not head.is_file():
             what = "no such round" if not self.path.exists() else f"not a round: it has no {HEAD}"
@@ -76,6 +79,10 @@ class Round:
             raise WrongFormat(f"format {found!r}", where=str(head), cure=f"this version reads {ROUND_FORMAT}")
         self.head = self._record(HEAD, RoundHead)
         self.name = self.path.resolve().name
+
+    def __reduce__(self) -> tuple[type[Round], tuple[Path]]:
+        """Another process opens it anew."""
+        return Round, (self.path,)
 
     @property
     def sealed(self) -> bool:
@@ -161,10 +168,20 @@ class Round:
         except OSError as error:
             raise RoundError(error.strerror or "unreadable", where=self.where(file)) from None
 
+    def digest(self, file: str) -> FileFact:
+        """Hash and size of a file as it was when first asked for."""
+        if file not in self._digests:
+            self._digests[file] = digest(self.bytes(file))
+        return self._digests[file]
+
+    def unpacked(self, file: str) -> bytes:
+        """A file's bytes, unzipped where they are packed."""
+        data = self.bytes(file)
+        return unpacked(data, self.where(file)) if file.endswith(".gz") else data
+
     def text(self, file: str) -> str:
         """A file's text, unzipped; bytes that are no UTF-8 are shown as U+FFFD."""
-        data = self.bytes(file)
-        return (unpacked(data, self.where(file)) if file.endswith(".gz") else data).decode("utf-8", "replace")
+        return self.unpacked(file).decode("utf-8", "replace")
 
     def where(self, file: str) -> str:
         """A file's path as messages show it."""

@@ -18,15 +18,18 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from genreport import cores
 from genreport.errors import BuildError
-from genreport.places import MANIFEST, SOURCES
-from genreport.provenance import Ledger
+from genreport.places import CARDS, MANIFEST, SOURCES
+from genreport.provenance import Ledger, plain
 from genreport.rounds import Round
-from genreport.site import bundle, stamp
+from genreport.site import bundle, cards, stamp
+from genreport.words import say
 
 ADDRESS = "127.0.0.1:8000"
 POLL_S = 1.0
@@ -35,10 +38,16 @@ LEFT_OUT = shutil.ignore_patterns("rounds", "vega.js", "__pycache__", ".*")
 
 @dataclass(frozen=True)
 class SitePages:
-    """What a round says: its ledger and its Markdown pages as (path below the round's folder, text)."""
+    """What a round says: its ledger, its Markdown pages as (path below the round's folder, text), its entry in the list.
+
+    `files` are whole files beside the pages, which MkDocs publishes as they are; `shown` are the figures the pages print.
+    """
 
     ledger: Ledger
     pages: Sequence[tuple[str, str]]
+    entry: str = ""
+    files: Sequence[tuple[str, str]] = ()
+    shown: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -52,6 +61,8 @@ class Built:
 
 
 Pages = Callable[[Round], SitePages]
+# the entries of all rounds, the newest first, to the Markdown of their list
+Index = Callable[[Sequence[str]], str]
 
 
 def build(
@@ -61,19 +72,20 @@ def build(
     *,
     options: Mapping[str, Any] | None = None,
     home: Path | None = None,
-    index: str | None = None,
+    index: Index | None = None,
 ) -> Built:
     """Builds the site of exactly these rounds, or finds it up to date; on any failure the old site stays.
 
     `pages` is only called when something changed. `options` is whatever else the result depends on. `home` is the
-    checkout (by default the working directory, if it is one); `index` replaces the Markdown of the list of rounds.
+    checkout (by default the working directory, if it is one); `index` makes the list of rounds.
     """
     began, site, home = time.monotonic(), Path(site_dir), home or checkout()
     _refuse_names(rounds)
-    key = stamp.key(rounds, resources(), {**(options or {}), "index": index, "url": os.environ.get("SITE_URL", "")})
+    key = stamp.key(rounds, resources(), {**(options or {}), "url": os.environ.get("SITE_URL", "")})
     if stamp.holds(site, key) and (home is None or stamp.read(home / "docs" / "rounds").get("key") == key):
         return Built(site, fresh=False, seconds=time.monotonic() - began)
     _refuse_target(site)
+    cores.get_ready()
     steps = _Steps()
     site.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".genreport-", dir=site.parent) as staging:
@@ -91,7 +103,12 @@ def build(
 
 
 def serve(
-    rounds: Sequence[Round], pages: Pages, *, address: str = ADDRESS, home: Path | None = None, index: str | None = None
+    rounds: Sequence[Round],
+    pages: Pages,
+    *,
+    address: str = ADDRESS,
+    home: Path | None = None,
+    index: Index | None = None,
 ) -> int:
     """Previews the rounds until interrupted; a changed template, page or evidence file is shown at once.
 
@@ -116,7 +133,7 @@ def serve(
             server.wait()
 
 
-def _refresh(folder: Path, root: Path, rounds: Sequence[Round], pages: Pages, index: str | None) -> None:
+def _refresh(folder: Path, root: Path, rounds: Sequence[Round], pages: Pages, index: Index | None) -> None:
     """Writes the docs anew beside those being served, then puts the rounds in place."""
     with tempfile.TemporaryDirectory(dir=folder) as staging:
         stage = Path(staging)
@@ -128,7 +145,7 @@ def _refresh(folder: Path, root: Path, rounds: Sequence[Round], pages: Pages, in
             _publish_docs(stage, root)
 
 
-def _try_refresh(folder: Path, root: Path, rounds: Sequence[Round], pages: Pages, index: str | None) -> None:
+def _try_refresh(folder: Path, root: Path, rounds: Sequence[Round], pages: Pages, index: Index | None) -> None:
     """A change that cannot be shown (a template half typed, a round half written) is said; the preview goes on."""
     try:
         _refresh(folder, root, [Round(found.path) for found in rounds], pages, index)
@@ -157,31 +174,40 @@ class _Watched:
 
 
 def write_docs(
-    stage: Path, rounds: Sequence[Round], pages: Pages, index: str | None = None, steps: _Steps | None = None
+    stage: Path, rounds: Sequence[Round], pages: Pages, index: Index | None = None, steps: _Steps | None = None
 ) -> None:
     """Writes a folder that MkDocs can build: the hand-written docs, and everything of the rounds."""
-    from genreport.site.derivations import write_derivations
-    from genreport.site.listings import sources_index, write_listings
-
-    steps, home = steps or _Steps(), resources()
+    steps, home, entries = steps or _Steps(), resources(), {}
     shutil.copytree(home / "docs", stage / "docs", ignore=LEFT_OUT)
     shutil.copy(home / "mkdocs.yml", stage / "mkdocs.yml")
-    bundle.write_bundle(stage / "docs" / bundle.NAME)
+    with bundle.written_meanwhile(stage / "docs" / bundle.NAME):
+        for found in rounds:
+            entries[found.name] = _write_round(found, pages, stage / "docs" / "rounds" / found.name, steps)
     steps.done("bundle")
-    for found in rounds:
-        folder = stage / "docs" / "rounds" / found.name
-        content = pages(found)
-        steps.done("pages")
-        listed = write_listings(found, folder, home / "templates")
-        steps.done("listings")
-        write_derivations(found.name, content.ledger, listed, folder, home / "templates")
-        manifest = content.ledger.manifest(found.name, {entry.file: entry.fact() for entry in listed})
-        _write(folder / MANIFEST, json.dumps(manifest, ensure_ascii=False, separators=(",", ":")) + "\n")
-        _write(folder / SOURCES / "index.md", sources_index(found.name, listed))
-        for path, text in content.pages:
-            _write(folder / path, text)
-        steps.done("derivations")
-    _write(stage / "docs" / "rounds" / "index.md", index or _round_list(rounds))
+    newest = sorted(rounds, key=lambda found: -found.head.started_unix_us)
+    text = index([entries[found.name] for found in newest]) if index else _round_list(newest)
+    _write(stage / "docs" / "rounds" / "index.md", text)
+
+
+def _write_round(found: Round, pages: Pages, folder: Path, steps: _Steps) -> str:
+    """Writes everything of a round below its folder; gives its entry in the list of rounds."""
+    from genreport.site.derivations import write_derivations
+    from genreport.site.listings import write_listings
+    from genreport.site.sources import further_pages, sources_index
+
+    content, templates = pages(found), resources() / "templates"
+    steps.done("pages")
+    listed = write_listings(found, folder, templates, content.ledger)
+    steps.done("listings")
+    write_derivations(found.name, content.ledger, listed, folder, templates)
+    _write_manifest(folder / MANIFEST, found.name, content.ledger, {entry.file: entry.fact() for entry in listed})
+    _write(folder / CARDS, cards.script(found.name, content.ledger, listed, content.shown))
+    for name, text in (("index.md", sources_index(found.name, listed)), *further_pages(found.name, listed, templates)):
+        _write(folder / SOURCES / name, text)
+    for path, text in (*content.pages, *content.files):
+        _write(folder / path, text)
+    steps.done("derivations")
+    return content.entry
 
 
 def checkout(folder: Path | None = None) -> Path | None:
@@ -200,7 +226,8 @@ def resources() -> Path:
 
 def _round_list(rounds: Sequence[Round]) -> str:
     items = "".join(f"- [{html.escape(found.name)}]({quote(found.name)}/index.md)\n" for found in rounds)
-    return f"---\ntitle: Rounds\n---\n\n# Rounds\n\n{items}"
+    title = say("site.rounds")
+    return f"---\ntitle: {title}\n---\n\n# {title}\n\n{items}"
 
 
 def _mkdocs_build(stage: Path, rounds: Sequence[Round]) -> None:
@@ -269,6 +296,17 @@ def _publish_docs(stage: Path, home: Path) -> None:
 def _write(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, "utf-8")
+
+
+def _write_manifest(path: Path, name: str, ledger: Ledger, files: dict[str, dict]) -> None:
+    """Figure by figure: all of them as plain data may be more than the memory holds beside the ledger."""
+    dumped = partial(json.dumps, ensure_ascii=False, separators=(",", ":"))
+    head = dumped(ledger.manifest(name, files, used=())).removesuffix("]}")
+    with path.open("w", encoding="utf-8") as file:
+        file.write(head)
+        for place, q in enumerate(ledger):
+            file.write("," * (place > 0) + dumped(plain(q)))
+        file.write("]}\n")
 
 
 class _Steps:

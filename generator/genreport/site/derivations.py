@@ -4,18 +4,36 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from pathlib import Path
 
-from genreport.places import FIGURES, derivation_group, derivation_href, listing_href
-from genreport.provenance import COLUMNS, Ledger, Line, Lines, Pointer, Quantity, Rows, Samples, Source, Tally
+from genreport.display import named
+from genreport.places import FIGURES, MANIFEST, derivation_group, derivation_href, foreign_href, listing_href
+from genreport.provenance import (
+    COLUMNS,
+    Foreign,
+    Given,
+    Ledger,
+    Line,
+    Lines,
+    Pointer,
+    Quantity,
+    Rows,
+    Samples,
+    Source,
+    Tally,
+)
 from genreport.site import shell
 from genreport.site.listings import Listed
+from genreport.words import say
 
 __all__ = ["derivation_href", "write_derivations"]
 
 FOLDED = 8  # lists longer than this are folded
+# a list of so many entries, a curve of so many points stands whole; of a longer one so many; the manifest has all
+ENTRIES, POINTS = (64, 16), (256, 64)
+GROUPS = 2000  # links on a page of the index
 HOME = "../"  # from a page of derivations to the round's folder
 
 
@@ -24,12 +42,15 @@ def write_derivations(round_name: str, ledger: Ledger, listed: Iterable[Listed],
     groups: dict[str, list[Quantity]] = {}
     for q in ledger:
         groups.setdefault(derivation_group(q.id), []).append(q)
-    hashes = {entry.file: entry.sha256 for entry in listed}
+    known = {found.file: found for found in listed}
     (folder / FIGURES).mkdir(parents=True, exist_ok=True)
     for group, quantities in groups.items():
-        entries = "\n".join(entry(q, ledger, hashes) for q in quantities)
+        entries = "\n".join(entry(q, ledger, known) for q in quantities)
         _write(round_name, folder, templates, f"{group}.html", group, len(quantities), entries, "derivations")
-    _write(round_name, folder, templates, "index.html", "all", len(ledger), _index(groups), "index")
+    pages = [list(groups)[first : first + GROUPS] for first in range(0, max(1, len(groups)), GROUPS)]
+    for page, names in enumerate(pages):
+        body = _index({name: groups[name] for name in names}) + _onwards(page, len(pages))
+        _write(round_name, folder, templates, _index_name(page), say("derivation.all"), len(ledger), body, "index")
 
 
 def _write(round_name, folder, templates, name, here, count, body, kind) -> None:
@@ -43,7 +64,7 @@ def _write(round_name, folder, templates, name, here, count, body, kind) -> None
         title=f"{here} · {round_name}",
         trail=trail,
         here=here,
-        count=f"{count:,} figures",
+        count=say("derivation.figures", count=f"{count:,}"),
     )
     (folder / FIGURES / name).write_text(text, "utf-8")
 
@@ -56,19 +77,31 @@ def _index(groups: dict[str, list[Quantity]]) -> str:
     return f'<ul class="gr-def">\n{items}</ul>'
 
 
+def _index_name(page: int) -> str:
+    return f"index.{page + 1}.html" if page else "index.html"
+
+
+def _onwards(page: int, count: int) -> str:
+    """The way to the next page of the index, and back to the first one after the last."""
+    if count == 1:
+        return ""
+    following = (page + 1) % count
+    return f'<p class="gr-def"><a href="{_index_name(following)}">{_esc(say("derivation.onwards"))}</a></p>'
+
+
 def _page_of(id: str) -> str:
     return derivation_href(id).removeprefix(f"{FIGURES}/").partition("#")[0]
 
 
-def entry(q: Quantity, ledger: Ledger, hashes: dict[str, str]) -> str:
+def entry(q: Quantity, ledger: Ledger, listed: Mapping[str, Listed]) -> str:
     """One figure as markup: only its value is audited as a number, all else repeats the manifest (`gr-def`)."""
     rows = [
-        ("formula", f"<code>{_esc(q.formula)}</code>{_columns(q)}" if q.formula else ""),
-        ("inputs", _inputs(q, ledger)),
-        ("read from", _list([_source(source, hashes) for source in q.sources])),
-        ("notes", _esc(", ".join(q.notes))),
+        ("derivation.formula", f"<code>{_esc(q.formula)}</code>{_columns(q)}" if q.formula else ""),
+        ("derivation.inputs", _inputs(q, ledger)),
+        ("derivation.read_from", _list([_source(source, listed) for source in q.sources])),
+        ("derivation.notes", _esc(", ".join(q.notes))),
     ]
-    table = "".join(f"<tr><th>{name}</th><td>{cell}</td></tr>" for name, cell in rows if cell)
+    table = "".join(f"<tr><th>{_esc(say(key))}</th><td>{cell}</td></tr>" for key, cell in rows if cell)
     id = _attr(q.id)
     return (
         f'<section class="d" id="{id}"><h2 class="gr-def"><a href="#{id}">#</a> {_esc(q.id)}</h2>\n'
@@ -78,13 +111,14 @@ def entry(q: Quantity, ledger: Ledger, hashes: dict[str, str]) -> str:
 
 def _value(q: Quantity) -> str:
     if q.missing:
-        return f'{_number(q, "n/a")} <small class="gr-def why">{_esc(q.reason or "")}</small>'
-    count = f' <small class="gr-def">n = {q.n:,}</small>' if q.n is not None else ""
+        return f'{_number(q, say("number.na"))} <small class="gr-def why">{_esc(q.reason or "")}</small>'
+    n = "" if q.n is None else _esc(say("derivation.n", n=f"{q.n:,}"))
+    count = n and f' <small class="gr-def">{n}</small>'
     if isinstance(q.value, tuple):
-        points = "".join(f"<li>[{i}] {plain(value)}</li>" for i, value in enumerate(q.value))
+        points = "".join(f"<li>{point}</li>" for point in _points(q.value))
         return (
-            f'<span class="gr-def">{len(q.value)} points, {_esc(q.unit)}{count}'
-            f"<details><summary>all points</summary><ul>{points}</ul></details></span>"
+            f'<span class="gr-def">{_esc(say("derivation.curve", count=len(q.value), unit=named(q.unit)))}{count}'
+            f"<details><summary>{_esc(say('derivation.all_points'))}</summary><ul>{points}</ul></details></span>"
         )
     return f"{_number(q, f'{plain(q.value)} {_unit(q.unit)}'.strip())}{count}"
 
@@ -105,7 +139,7 @@ def plain(value: float) -> str:
 
 def _unit(unit: str) -> str:
     """Base units only, and none for what has none."""
-    return "" if unit in ("1", "count", "ratio") else unit
+    return "" if unit in ("1", "count", "ratio") else named(unit)
 
 
 def _columns(q: Quantity) -> str:
@@ -122,73 +156,122 @@ def _inputs(q: Quantity, ledger: Ledger) -> str:
     found = []
     for alias, given in q.inputs.items():
         ids = (given,) if isinstance(given, str) else given
-        links = [_input(id, ledger) for id in ids]
-        found.append(f"<code>{_esc(alias)}</code> = {links[0]}" if isinstance(given, str) else _many(alias, links))
+        links = [_input(id, ledger) for id in ids[: _told(len(ids), ENTRIES)]]
+        found.append(
+            f"<code>{_esc(alias)}</code> = {links[0]}" if isinstance(given, str) else _many(alias, links, len(ids))
+        )
     return _list(found)
 
 
-def _many(alias: str, links: list[str]) -> str:
-    return f"<code>{_esc(alias)}</code> = [{len(links)}] {_list(links)}"
+def _many(alias: str, links: list[str], count: int) -> str:
+    return f"<code>{_esc(alias)}</code> = [{count}] {_list(links, count)}"
 
 
 def _input(id: str, ledger: Ledger) -> str:
     q = ledger[id]
-    text = "n/a" if q.missing else f"{len(q.value)} points" if isinstance(q.value, tuple) else plain(q.value)
-    return f'<a href="{_attr(HOME + derivation_href(id))}">{_esc(id)}</a> <span class="n">{text} {_unit(q.unit)}</span>'
+    return f'<a href="{_attr(HOME + derivation_href(id))}">{_esc(id)}</a> <span class="n">{_brief(q)}</span>'
 
 
-def _list(items: list[str]) -> str:
-    if len(items) == 1:
+def _brief(q: Quantity) -> str:
+    if q.missing:
+        text = say("number.na")
+    else:
+        text = say("derivation.points", count=len(q.value)) if isinstance(q.value, tuple) else plain(q.value)
+    return _esc(f"{text} {_unit(q.unit)}")
+
+
+def _list(items: list[str], count: int | None = None) -> str:
+    """The entries of a list; `count` is how many there are where not all are given."""
+    count = len(items) if count is None else count
+    if count == 1:
         return items[0]
-    body = "<ul>" + "".join(f"<li>{item}</li>" for item in items) + "</ul>" if items else ""
-    return f"<details><summary>{len(items):,} entries</summary>{body}</details>" if len(items) > FOLDED else body
+    body = "<ul>" + "".join(f"<li>{item}</li>" for item in _all(items, count)) + "</ul>" if items else ""
+    if count <= FOLDED:
+        return body
+    return f"<details><summary>{_esc(say('derivation.entries', count=f'{count:,}'))}</summary>{body}</details>"
 
 
-def _source(source: Source, hashes: dict[str, str]) -> str:
+def _all(items: list[str], count: int) -> list[str]:
+    """The entries, and where the rest of them is if that is not all."""
+    left = count - len(items)
+    more = f'<a href="{HOME}{MANIFEST}">{_esc(say("derivation.more", count=f"{left:,}"))}</a>'
+    return [*items, more] if left else items
+
+
+def _points(values: tuple[float, ...]) -> list[str]:
+    told = values[: _told(len(values), POINTS)]
+    return _all([f"[{k}] {plain(value)}" for k, value in enumerate(told)], len(values))
+
+
+def _told(count: int, room: tuple[int, int]) -> int:
+    """How many of a list's entries a page tells."""
+    whole, first = room
+    return count if count <= whole else first
+
+
+def _source(source: Source, listed: Mapping[str, Listed]) -> str:
     match source:
         case Rows():
-            return _rows(source, hashes)
+            return _rows(source, listed)
         case Line():
-            return f"{_place(source.file, source.line, hashes)}<br>{_code('matched', source.pattern)}"
+            return f"{_place(source.file, source.line, listed)}<br>{_code(say('derivation.matched'), source.pattern)}"
         case Lines():
-            where = _range(source.file, source.first, source.last, hashes)
-            return f"{where}<br>{_code(f'{source.count:,} lines that match', source.pattern)}"
+            where = _range(source.file, source.first, source.last, listed)
+            return f"{where}<br>{_code(say('derivation.lines', count=f'{source.count:,}'), source.pattern)}"
         case Pointer():
-            return f"{_place(source.file, source.line, hashes)} {_code('field', source.pointer)}"
+            return f"{_place(source.file, source.line, listed)} {_code(say('derivation.field'), source.pointer)}"
         case Tally():
-            return f"{_code('count of', source.what)} in this manifest"
+            return f"{_code(say('derivation.count_of'), source.what)} {_esc(say('derivation.in_manifest'))}"
+        case Foreign():
+            there = _attr(f"{HOME}{foreign_href(source.round, source.figure)}")
+            seal = f'<code class="n" title="sha256 {source.seal}">{source.seal[:8]}</code>'
+            return f'<a href="{there}">{_esc(f"{source.round}: {source.figure}")}</a> {seal}'
+        case Given():
+            return _code(say("derivation.given"), f"{source.option} {source.text}")
         case Samples():
-            return f"{_range(source.file, *source.lines, hashes)} {_code('series', source.series)}"
+            return f"{_range(source.file, *source.lines, listed)} {_code(say('derivation.series'), source.series)}"
 
 
-def _rows(source: Rows, hashes: dict[str, str]) -> str:
-    files = _list([_place(file, None, hashes) for file in source.files])
-    picks = ", ".join(_pick(file, line, source.files) for file, line in source.picks)
-    look = f'<br><span class="n">look at</span> {picks}' if picks else ""
+def _rows(source: Rows, listed: Mapping[str, Listed]) -> str:
+    files = _list(
+        [_place(file, None, listed) for file in source.files[: _told(len(source.files), ENTRIES)]], len(source.files)
+    )
+    picks = ", ".join(_pick(file, line, source.files, listed) for file, line in source.picks)
+    look = f'<br><span class="n">{_esc(say("derivation.look_at"))}</span> {picks}' if picks else ""
     gap = "<br>" if len(source.files) == 1 else ""
-    return f"{files}{gap}{_code(f'{source.count:,} rows where', source.where)}{look}"
+    return f"{files}{gap}{_code(say('derivation.rows', count=f'{source.count:,}'), source.where)}{look}"
 
 
-def _pick(file: str, line: int, files: tuple[str, ...]) -> str:
+def _pick(file: str, line: int, files: tuple[str, ...], listed: Mapping[str, Listed]) -> str:
     """A deciding record; with several repeats, which one it stands in."""
     where = "" if len(files) == 1 else f"{file.split('/')[-2]} "
-    return f'<a href="{_attr(HOME + listing_href(file, line))}">{_esc(where)}line {line:,}</a>'
+    href = _href(file, line, listed)
+    page = f' <a href="{_attr(href.replace("#L", "#request-L"))}">{_esc(say("card.timeline"))}</a>'
+    return f'<a href="{_attr(href)}">{_esc(where + _line(line))}</a>{page}'
 
 
-def _place(file: str, line: int | None, hashes: dict[str, str]) -> str:
+def _place(file: str, line: int | None, listed: Mapping[str, Listed]) -> str:
     where = _esc(file) + (f":{line}" if line is not None else "")
-    digest = hashes.get(file, "")
+    digest = listed[file].sha256 if file in listed else ""
     mark = f' <code class="n" title="sha256 {digest}">{digest[:8]}</code>' if digest else ""
-    return f'<a href="{_attr(HOME + listing_href(file, line))}">{where}</a>{mark}'
+    return f'<a href="{_attr(_href(file, line, listed))}">{where}</a>{mark}'
 
 
-def _range(file: str, first: int, last: int, hashes: dict[str, str]) -> str:
-    end = f'<a href="{_attr(HOME + listing_href(file, last))}">line {last:,}</a>'
-    return f'{_place(file, first, hashes)} <span class="n">to {end}</span>'
+def _range(file: str, first: int, last: int, listed: Mapping[str, Listed]) -> str:
+    end = f'<a href="{_attr(_href(file, last, listed))}">{_esc(_line(last))}</a>'
+    return f'{_place(file, first, listed)} <span class="n">{_esc(say("derivation.to"))} {end}</span>'
+
+
+def _href(file: str, line: int | None, listed: Mapping[str, Listed]) -> str:
+    return HOME + listing_href(file, line, listed[file].pages if file in listed else (1,))
+
+
+def _line(line: int) -> str:
+    return say("derivation.line", line=f"{line:,}")
 
 
 def _code(word: str, text: str) -> str:
-    return f'<span class="n">{word}</span> <code>{_esc(text)}</code>'
+    return f'<span class="n">{_esc(word)}</span> <code>{_esc(text)}</code>'
 
 
 def _esc(text: str) -> str:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from genreport import __version__
 from genreport.rounds import Round
+from genreport.rounds.files import all_files
 
 NAME = ".genreport-stamp.json"
 _LIBRARIES = ("altair", "jinja2", "markdown", "mkdocs", "mkdocs-material", "pymdown-extensions", "vl-convert-python")
@@ -20,7 +23,7 @@ def key(rounds: Sequence[Round], resources: Path, options: Mapping[str, Any]) ->
     """A hash of everything a build depends on: evidence by its bytes, the program by its sources."""
     program = Path(__file__).parents[1]
     parts = {
-        "rounds": [[found.name, _hash(found.path, map(found.path.joinpath, found.evidence()))] for found in rounds],
+        "rounds": [[found.name, [[file, found.digest(file).sha256] for file in found.evidence()]] for found in rounds],
         "unsealed": [found.unsealed for found in rounds],
         "tool": [__version__, *(_version(name) for name in _LIBRARIES)],
         "sources": [_hash(program, program.rglob("*.py")), _hash(resources, _inputs(resources))],
@@ -31,7 +34,7 @@ def key(rounds: Sequence[Round], resources: Path, options: Mapping[str, Any]) ->
 
 def content(site: Path) -> str:
     """A hash of a site's files, so that a damaged one is built again."""
-    return _hash(site, (file for file in site.rglob("*") if file.is_file() and file.name != NAME))
+    return _hash(site, (site / file for file in all_files(site) if file.rpartition("/")[2] != NAME))
 
 
 def holds(site: Path, wanted: str) -> bool:
@@ -58,11 +61,17 @@ def _inputs(resources: Path) -> Iterable[Path]:
 
 
 def _hash(root: Path, files: Iterable[Path]) -> str:
-    whole = hashlib.sha256()
-    for file in sorted(file for file in files if file.is_file() and "__pycache__" not in file.parts):
-        with file.open("rb") as data:
-            whole.update(f"{file.relative_to(root)}\0{hashlib.file_digest(data, 'sha256').hexdigest()}\n".encode())
-    return whole.hexdigest()
+    """Of all names and contents; files are read by several threads, since hashing leaves Python to others."""
+    named = sorted(file for file in files if "__pycache__" not in file.parts and file.is_file())
+    with ThreadPoolExecutor(os.cpu_count()) as threads:
+        hashed = zip(named, threads.map(_hash_of, named), strict=True)
+        lines = [f"{file.relative_to(root)}\0{digest}\n" for file, digest in hashed]
+    return hashlib.sha256("".join(lines).encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def _hash_of(file: Path) -> str:
+    with file.open("rb") as data:
+        return hashlib.file_digest(data, "sha256").hexdigest()
 
 
 def _version(name: str) -> str:

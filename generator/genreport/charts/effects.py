@@ -1,0 +1,26 @@
+"""A ratio of two engines in its parts: what the kind of engine does to it, and what the precision."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from genreport.charts.colours import INK, engine_colour
+from genreport.charts.load import over_load
+from genreport.charts.marks import curves, reference
+from genreport.charts.rows import Row, valued
+from genreport.charts.scales import around_one
+from genreport.charts.spec import Chart
+from genreport.words import say
+
+# engine, precision, together: none of them the colour of an engine among the first three
+PALETTE = [engine_colour("6"), engine_colour("4"), INK]
+
+
+def split(rows: Sequence[Row], base: str, other: str, *, alt: str | None = None) -> Chart | None:
+    """Each part of a throughput ratio and the whole (`part`) over concurrency, on a log scale around no effect."""
+    drawn = [row for row in valued(rows) if row["value"] > 0]
+    if not drawn:
+        return None
+    layers = [reference(1), *curves(drawn, around_one(drawn), by="part", palette=PALETTE)]
+    title = say("pair_chart.split", base=base, other=other)
+    return over_load("split", title, "higher", drawn, layers, alt, by="part")

@@ -1,0 +1,142 @@
+"""What a comparison comes to, in one sentence, and how its numbers are written in text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from genreport.comparing import Comparison, Difference
+from genreport.comparing.hypotheses import judge
+from genreport.display import NARROW, shown
+from genreport.reports.against import Row, case_of, ranked, said_of
+from genreport.words import say
+
+# the cases of an engine that tell a reader something changed, or that nothing visible did
+TOLD = ("better", "worse", "mixed")
+QUIET = ("steady", "open")
+
+
+def sentence(c: Comparison) -> str:
+    """One sentence for someone who reads no table."""
+    case = case_of(c)
+    if case == "setting":
+        return say("diff.setting", what=", ".join(d.name for d in c.setting))
+    if case != "changes":
+        return say(f"diff.{case}")
+    return _changes([(s.engine, s.case) for s in said_of(c, ranked(c))])
+
+
+def _changes(cases: Sequence[tuple[str, str]]) -> str:
+    by_case = {case: [engine for engine, found in cases if found == case] for case in (*TOLD, *QUIET, "few", "apart")}
+    told = ", ".join(say(f"diff.{case}", engines=_listed(by_case[case])) for case in TOLD if by_case[case])
+    quiet = [engine for engine, case in cases if case in QUIET]
+    parts = [told or say("diff.open" if by_case["open"] else "diff.steady")] if told or quiet else []
+    parts += [say("diff.quiet", engines=_listed(quiet))] if told and quiet else []
+    parts += [say("diff.few", engines=_listed(by_case["few"]))] if by_case["few"] else []
+    return "; ".join(parts or [say("diff.apart_all")]) + "."
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names)
+
+
+def largest(c: Comparison) -> Iterator[str]:
+    """Each engine's most important change for the better and for the worse, a line each."""
+    for engine in said_of(c, ranked(c)) if case_of(c) == "changes" else ():
+        for key, row in (("most_improved", engine.best), ("most_regressed", engine.worst)):
+            if row is not None:
+                yield say(f"diff.{key}", figure=figure(row), level=level(row), old=text(c, row.figure.old_id),
+                          new=text(c, row.figure.new_id), change=change(value(c, f"{row.figure.scope}.ratio")))  # fmt: skip
+
+
+def hypotheses(c: Comparison) -> Iterator[str]:
+    """Verdicts on what the later round's plan claims against the earlier one, a line each; enters what decides them."""
+    for judged in judge(c.new, (c,)):
+        if judged.entry.get("against_round") == c.name:
+            ends = [value(c, f"{judged.scope}.{name}") for name in ("ratio", "low", "high")]
+            found = (
+                say("diff.by", change=change(ends[0]), low=change(ends[1]), high=change(ends[2]))
+                if None not in ends
+                else ""
+            )
+            yield say("diff.hypothesis", id=judged.id, verdict=say(f"diff.{judged.verdict}"), found=found)
+
+
+def figure(row: Row) -> str:
+    """The name of a compared figure."""
+    return say(f"diff.figure_{row.figure.figure.replace('.', '_')}")
+
+
+def level(row: Row) -> str:
+    """A level as one word: test/engine/name."""
+    return f"{row.test}/{row.engine}/{row.name}"
+
+
+def value(c: Comparison, id: str) -> float | None:
+    """A figure's value in the later round's ledger, where there is one."""
+    q = c.new.ledger.get(id)
+    return None if q is None else q.value
+
+
+def text(c: Comparison, id: str) -> str:
+    """A figure as pages write it, or n/a."""
+    q = c.new.ledger.get(id)
+    return say("number.na") if q is None or q.missing else shown(q.value, q.unit).replace(NARROW, " ")
+
+
+def change(ratio: float | None) -> str:
+    """A ratio as the change in percent, with its sign."""
+    if ratio is None:
+        return say("number.na")
+    share = shown(abs(ratio - 1), "share").replace(NARROW, " ")
+    return ("+" if ratio > 1 else "−" if ratio < 1 else "") + share
+
+
+def interval(c: Comparison, row: Row) -> str:
+    """The interval of a change, or nothing where it has none."""
+    low, high = (value(c, f"{row.figure.scope}.{end}") for end in ("low", "high"))
+    return "" if low is None or high is None else say("diff.interval", low=change(low), high=change(high))
+
+
+def visible(c: Comparison, row: Row) -> str:
+    """The smallest change that these repeats would have shown, beside a verdict that says no change."""
+    if row.figure.verdict not in ("equivalent", "inconclusive"):
+        return ""
+    found = value(c, f"{row.figure.scope}.detectable")
+    return "" if found is None else shown(found, "share").replace(NARROW, " ")
+
+
+def verdict(word: str) -> str:
+    return say(f"diff.verdict_{word}")
+
+
+def differences(c: Comparison) -> Iterator[Difference]:
+    """What was changed between the rounds, what makes levels incomparable first."""
+    return iter(sorted((d for d in c.environment if not d.same), key=lambda d: not d.blocks))
+
+
+def counts(c: Comparison) -> list[tuple[str, int]]:
+    """Verdicts that occur, with how often."""
+    words = ("regressed", "improved", "equivalent", "inconclusive", "too_few", "not_comparable", "equal", "outside")
+    return [(word, int(number)) for word in words if (number := value(c, c.count(word)))]
+
+
+def apart(c: Comparison) -> Iterator[str]:
+    """Levels that are not compared, a line a state: those of one engine together."""
+    found: dict[str, dict[str, list[str]]] = {}
+    for pair in c.levels:
+        view = pair.new or pair.old
+        if pair.state != "matched":
+            found.setdefault(pair.state, {}).setdefault(f"{view.test}/{view.engine}", []).append(view.name)
+    for state, levels in found.items():
+        listed = "; ".join(f"{where} {', '.join(names)}" for where, names in levels.items())
+        yield say("diff.apart", state=verdict(state), levels=listed)
+
+
+def side(d: Difference, text: str | None) -> str:
+    """One side of a condition as a line of text: what a round holds may hold anything."""
+    if text is None:
+        return say("diff.absent")
+    if d.topic in ("slos", "hypotheses"):
+        return say("diff.entry")
+    shown = "".join(letter if letter.isprintable() else "\ufffd" for letter in text)
+    return shown if len(shown) <= 60 else f"{shown[:59]}…"
