@@ -363,6 +363,20 @@
     true,
   );
   addEventListener("resize", close);
+  /* instant navigation scrolls to the content, and would leave the keyboard at the top of the page */
+  document.addEventListener(
+    "click",
+    (event) => {
+      const skip = event.target.closest?.("a.md-skip");
+      const target = skip && document.getElementById(decodeURIComponent(skip.hash.slice(1)));
+      if (!target) return;
+      target.tabIndex = -1;
+      target.focus({ preventScroll: true });
+    },
+    true,
+  );
+  /* a chart that is drawn above moves the number: the card goes with it */
+  if ("ResizeObserver" in window) new ResizeObserver(() => open && stand(open)).observe(document.documentElement);
   document.addEventListener("scroll", (event) => event.target !== document && !card.contains(event.target) && close(), true);
 
   /* ------------------------------------------------------------------ CSV */

@@ -207,7 +207,7 @@ def shared_context(figures: Figures) -> dict[str, Any]:
         "machine": round.machine,
         "launches": {view.engine: view.facts for view in reversed(figures.starts)},
         "engines": figures.engines,
-        "colour_class": {engine: f"gr-e{(place - 1) % 8 + 1}" for place, engine in enumerate(figures.engines, 1)},
+        "colour_class": {engine: f"gr-e{(int(place) - 1) % 8 + 1}" for engine, place in figures.colours.items()},
         "tests": figures.tests,
         "started": _day(round.head.started_unix_us),
         "plan_href": listing_href(PLAN),

@@ -16,7 +16,7 @@ from genreport.comparing.hypotheses import Judged, judge
 from genreport.comparing.lineage import in_time, lender, predecessors
 from genreport.errors import BuildError, OptionError
 from genreport.evaluate import Evidence
-from genreport.figures import Figures, Limit, compute
+from genreport.figures import Figures, Limit, compute, engines_of
 from genreport.figures.limits import OPTION
 from genreport.onefile import Mailed, guide_file, tells_a_guide
 from genreport.pages import list_entry, round_list, shared_context, write
@@ -105,20 +105,23 @@ class _Telling:
 
     def pages(self, round: Round) -> SitePages:
         told = self._together.get(round.name)
-        return pages_of(round, self.given) if told is None else _pages(told)
+        return _pages(_finished(self._compute(round))) if told is None else _pages(told)
 
     @cached_property
     def _together(self) -> dict[str, Told]:
         pairs = [tuple(path.resolve() for path in pair) for pair in self.compared.pairs]
         _refuse_alike(pairs)
         taking_part = dict.fromkeys(path for pair in pairs for path in pair)
-        figures = {path: compute(self.rounds[path], self.given, resampled=True) for path in taking_part}
+        figures = {path: self._compute(self.rounds[path], resampled=True) for path in taking_part}
         compared = {path: tuple(self._compare(figures[path], figures[old]) for new, old in pairs if new == path)
                     for path in taking_part}  # fmt: skip
         for comparison in (c for found in compared.values() for c in found):
             against.borrow(comparison)
         ledgers = {found.round.name: found.ledger for found in figures.values()}
         return {figures[path].round.name: _finished(figures[path], compared[path], ledgers) for path in taking_part}
+
+    def _compute(self, round: Round, *, resampled: bool = False) -> Figures:
+        return compute(round, self.given, resampled=resampled, palette=engines_of(list(self.rounds.values())))
 
     def _compare(self, new: Figures, old: Figures) -> Comparison:
         return compare(new, old, names=self.compared.names, noise=self.compared.noise, family=self.compared.family)
@@ -164,10 +167,14 @@ class _Remembering:
         told, story = self._told
         return _pages(told[round.name], story if round.name == story.newest.name else None)
 
+    def _computed(self) -> list[Figures]:
+        palette = engines_of(self.rounds)
+        return [compute(round, resampled=True, palette=palette) for round in self.rounds]
+
     @cached_property
     def _told(self) -> tuple[dict[str, Told], History]:
         entries: list[Entry] = []
-        for figures in in_time([compute(round, resampled=True) for round in self.rounds]):
+        for figures in in_time(self._computed()):
             earlier = predecessors(figures, [entry.figures for entry in entries])
             entries.append(Entry(figures, tuple(compare(figures, other) for other in earlier)))
         for comparison in (c for entry in entries for c in entry.comparisons):

@@ -41,14 +41,15 @@ from genreport.places import Listings
 from genreport.provenance import Ledger
 from genreport.rounds import MACHINE, Round
 
-__all__ = ["EngineView", "Figures", "Finding", "Flag", "LevelView", "Limit", "TestView", "compute"]
+__all__ = ["EngineView", "Figures", "Finding", "Flag", "LevelView", "Limit", "TestView", "compute", "engines_of"]
 
 
 @dataclass(frozen=True)
 class Figures:
     """A round's ledger with the layout that reports walk: tests and engines in plan order, the baseline first.
 
-    `given` are service levels beside those of the plan; `shown` are the tests with the levels that pages show.
+    `given` are service levels beside those of the plan; `shown` are the tests with the levels that pages show; `palette`
+    are the engines of all rounds of the site, in the order of their colours.
     """
 
     round: Round
@@ -60,6 +61,12 @@ class Figures:
     findings: tuple[Finding, ...]
     given: tuple[Limit, ...] = ()
     shown: tuple[TestView, ...] = ()
+    palette: tuple[str, ...] = ()
+
+    @property
+    def colours(self) -> dict[str, str]:
+        """The place of each engine's colour, "1" the first; an engine has the same one in all rounds of a site."""
+        return {engine: str(place) for place, engine in enumerate(dict.fromkeys((*self.palette, *self.engines)), 1)}
 
     @property
     def for_pages(self) -> Figures:
@@ -74,7 +81,15 @@ class Figures:
         return Listings(self.round.unpacked)
 
 
-def compute(round: Round, given: Sequence[Limit] = (), *, resampled: bool = False) -> Figures:
+def engines_of(rounds: Sequence[Round]) -> tuple[str, ...]:
+    """Every engine of these rounds once, those of the earliest round first."""
+    in_time = sorted(rounds, key=lambda round: (round.head.started_unix_us, round.name))
+    return tuple(dict.fromkeys(view.engine for round in in_time for view in layout.engines(round)))
+
+
+def compute(
+    round: Round, given: Sequence[Limit] = (), *, resampled: bool = False, palette: Sequence[str] = ()
+) -> Figures:
     """Every figure of a round; what a round lacks is missing with its reason, never an error.
 
     `given` are service levels beside those of the plan; `resampled`: also the errors that a comparison needs as a second
@@ -103,7 +118,7 @@ def compute(round: Round, given: Sequence[Limit] = (), *, resampled: bool = Fals
         raised += flags.of_engine(book, engine, own)
     return Figures(
         round, book.ledger, tuple(tests), tuple(names), tuple(starts), tuple(raised), tuple(findings), tuple(given),
-        shown=selection.enter(book, tests),
+        shown=selection.enter(book, tests), palette=tuple(palette),
     )  # fmt: skip
 
 

@@ -84,10 +84,10 @@ class Side:
 
 def sides(c: Comparison) -> tuple[Side, Side]:
     """This round and the earlier one; an engine of the earlier one has the colour of the engine that it became."""
-    new = {engine: str(place) for place, engine in enumerate(c.new.engines, 1)}
+    new = c.new.colours
     became = {pair.old: new[pair.new] for pair in c.engines if pair.old and pair.new}
     free = map(str, count(len(new) + 1))
-    old = {engine: became.get(engine) or next(free) for engine in c.old.engines}
+    old = {engine: became.get(engine) or new.get(engine) or next(free) for engine in c.old.engines}
     return (
         Side(c.new.ledger, c.new, c.new.round.name, "", "", new),
         Side(c.new.ledger, c.old, c.name, f"other.{c.slug}.", f"../{quote(c.name)}/", old),

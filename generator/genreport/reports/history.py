@@ -107,10 +107,8 @@ class History:
         return [p for p in self.points if p.level.kind == "concurrency" and p.level.concurrency == load]
 
     def engines(self) -> dict[str, str]:
-        """Colour of each engine: its place in the round that has the most of them, then by first appearance."""
-        fullest = max(self.entries, key=lambda entry: len(entry.figures.engines))
-        names = dict.fromkeys(e for entry in (fullest, *self.entries) for e in entry.figures.engines)
-        return {name: str(place) for place, name in enumerate(names, 1)}
+        """The place of each engine's colour, of any of the rounds."""
+        return self.newest.figures.colours
 
     def changed(self) -> list[Changed]:
         """Rounds with a figure that improved or regressed, the newest first."""

@@ -20,7 +20,7 @@ class LengthRows:
 
     def __init__(self, figures: Figures, engine: str) -> None:
         self.figures, self.engine = figures, engine
-        colours = {name: str(place) for place, name in enumerate(figures.engines, 1)}
+        colours = figures.colours
         self.common = {"engine": engine, "colour": colours.get(engine, "1")}
         self.flags = {flag.scope: say(f"flag.{flag.kind}") for flag in figures.flags}
 

@@ -23,7 +23,7 @@ class RowMaker:
     def __init__(self, figures: Figures) -> None:
         self.figures = figures
         self.flags = {flag.scope: say(f"flag.{flag.kind}") for flag in figures.flags}
-        self.colours = {engine: str(place) for place, engine in enumerate(figures.engines, 1)}
+        self.colours = figures.colours
 
     def over_load(self, levels: Levels, figure: str, *, spread: bool = False) -> list[Row]:
         """One figure per level, with the range of its repeats where asked."""
