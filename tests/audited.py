@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from genreport.audit.case import Case
@@ -16,7 +16,11 @@ from genreport.audit.pages import read_page
 from genreport.audit.report import Report
 from genreport.charts import Chart
 from genreport.evaluate import Evidence
-from genreport.figures import Figures
+from genreport.figures import Figures, Limit
+from genreport.pages import shared_context, write
+from genreport.publish import figures_of
+from genreport.reports import all_pages
+from genreport.rounds import Round
 
 
 def charts(figures: Figures, drawn: Iterable[Chart]) -> Report:
@@ -45,3 +49,10 @@ def recomputed(figures: Figures) -> Report:
     check_figures(known, known, Evidence(figures.round.bytes, plain["columns"]), report)
     assert not report.failures
     return report
+
+
+def page(round: Round, path: str, given: Sequence[Limit] = ()) -> str:
+    """One page of a round as Markdown, after every figure was computed twice and agreed, as in a build."""
+    figures = figures_of(round, given).for_pages
+    found = next(page for page in all_pages(figures) if page.path == path)
+    return write(found, figures.ledger, shared_context(figures)).text

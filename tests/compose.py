@@ -328,7 +328,8 @@ class _ClosedLoop:
         prompt, output = requests * self.load.input, requests * self.load.output
         steps = 100 + moment * (self.load.output * len(whole) // self.load.concurrency)
         lines = _llama_counters if self.engine.kind == "llamacpp" else _vllm_counters
-        return lines(requests, prompt, output, steps, moment * preemptions, int(moment * prefix_hits * prompt))
+        hits = int(moment * prefix_hits * len(whole) * self.load.input)
+        return lines(requests, prompt, output, steps, moment * preemptions, hits)
 
     def samples(self) -> str:
         """Gauges every 100 ms from the first scrape to after the last end."""

@@ -16,7 +16,7 @@ from genreport.audit.charts import Drawing, check_chart
 from genreport.audit.derivations import decimal, difference, entry, read
 from genreport.audit.links import Links
 from genreport.audit.manifest import Manifest, read_manifest
-from genreport.audit.pages import read_page, tooltip
+from genreport.audit.pages import check_seen, read_page, tooltip
 from genreport.audit.report import Report
 from genreport.display import shown
 from genreport.provenance import Ledger, Line, Lines, Pointer, Quantity, Rows, Samples, Tally
@@ -250,3 +250,18 @@ def test_a_manifest_that_makes_no_sense_is_one_line(tmp_path, text):
     read_manifest(tmp_path, report)
     (failure,) = report.failures
     assert "\n" not in failure
+
+
+# ------------------------------------------------------------------------------------- pages
+
+
+@pytest.mark.parametrize(
+    ("reason", "wrong"),
+    [("above C = 16", []), ("above C = 17", ["says of t.a.knee that 'above C = 17', its reason is 'above C = 16'"])],
+    ids=["true", "changed"],
+)
+def test_a_reason_in_a_sentence_is_that_of_its_figure(tmp_path, reason, wrong):
+    at = case(tmp_path, figure("t.a.knee", None, "1") | {"reason": "above C = 16"})
+    page = f'<article>no knee (<span class="gr-why" data-because="t.a.knee">{reason}</span>)</article>'
+    check_seen(at, tmp_path / "index.html", read_page(page))
+    assert [failure.split(": ", 1)[1] for failure in at.report.failures] == wrong

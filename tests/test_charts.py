@@ -217,8 +217,9 @@ def test_every_colour_can_be_read_on_its_paper(theme):
     colours = dict(re.findall(r"--gr-([a-z0-9-]+): (#[0-9a-f]{6});", block))
     words = [name for name in colours if re.fullmatch(r"[egs]\d|ink|muted|link", name)]
     assert len(words) > 20
-    assert {name: contrast(colours[name], colours["paper"]) for name in words if
-            contrast(colours[name], colours["paper"]) < 4.5} == {}  # fmt: skip
+    # parts of a whole are areas between lines of paper, and no word is written in their colour
+    wanted = {name: 3.0 if name.startswith("g") else 4.5 for name in words}
+    assert {name for name in words if contrast(colours[name], colours["paper"]) < wanted[name]} == set()
     assert contrast(colours["ink"], colours["mark"]) > 7
 
 

@@ -287,3 +287,21 @@ def test_no_private_path_survives_anywhere_but_as_a_host_or_in_a_system_folder(r
 def test_megabytes_in_a_line_are_redacted_in_linear_time(redactor, text):
     once = redactor.text(text)
     assert redactor.text(once) == once
+
+
+@pytest.mark.parametrize(
+    ("torn", "shown"),
+    [
+        ("a: hush-hu", "a: <secret>"),
+        ("a: hush-hush-471", "a: <secret>"),
+        ("a: hush", "a: hush"),
+        ("a: hush-hu b", "a: hush-hu b"),
+    ],
+)
+def test_the_beginning_of_a_secret_at_the_end_of_a_text_is_one_that_was_cut_off(torn, shown):
+    redactor = Redactor(secrets=["hush-hush-4711"])
+    assert redactor.text(torn) == redactor.text(shown) == shown
+
+
+def test_a_key_that_begins_like_a_word_of_engines_takes_no_word_away():
+    assert Redactor(secrets=["llama-key"]).text("a llama") == "a llama"

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
+import audited
 from compose import LLAMA, VLLM, Engine, Load, Test, compose_round
 from genreport.audit.pages import read_page
 from genreport.charts import cliff as drawings
 from genreport.evaluate import evaluate
 from genreport.figures import Figures, cliff, cliff_counts, compute
-from genreport.publish import pages_of
 from genreport.records import Failure, Request
 from genreport.rounds import Round
 from genreport.words import say
@@ -84,7 +84,7 @@ def with_log(round: Round, again: int) -> Round:
 
 def text_of(round: Round) -> str:
     """What a reader sees of the page; the build recomputes every figure by the second path first."""
-    text = dict(pages_of(round).pages)["cliff/index.md"]
+    text = audited.page(round, "cliff/index.md")
     return " ".join(re.sub(r"<[^>]+>", "", text).split())
 
 
@@ -392,7 +392,7 @@ def test_a_poor_round_gives_a_page_that_says_what_it_lacks(tmp_path, what, said)
 @pytest.mark.parametrize("preemptions", [0, 2])
 def test_every_number_of_the_page_has_its_provenance(tmp_path, preemptions):
     round = with_times(composed(tmp_path, engines=(VLLM, LLAMA), preemptions=preemptions), 2.0, 0.25)
-    text = dict(pages_of(round).pages)["cliff/index.md"].split("---", 2)[2]
+    text = audited.page(round, "cliff/index.md").split("---", 2)[2]
     seen = read_page(f"<article>{text}</article>")
     assert seen.loose == []
     assert seen.numbers

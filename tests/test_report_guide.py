@@ -23,12 +23,11 @@ from genreport.figures import Figures, compute
 from genreport.figures.answers import fingerprint
 from genreport.figures.choosing import RANGE_ENDS, compared, front, front_crossings
 from genreport.figures.crossing import loglog_at
-from genreport.figures.fitting import decode, held, kv, needed, prefill, verdict
+from genreport.figures.fitting import CONTEXT, USERS, decode, held, kv, needed, prefill, verdict
 from genreport.figures.planned import line_of
-from genreport.figures.pricing import hourly, pays_from, per_million
+from genreport.figures.pricing import hourly, hours, pays_from, per_million
 from genreport.pages import shared_context, write
 from genreport.plan import read_plan
-from genreport.publish import pages_of
 from genreport.records import Failure
 from genreport.reports.calculators import calculator, costs
 from genreport.reports.choices import Cell, Chooser, Mark, bound
@@ -251,7 +250,7 @@ def test_prices_of_the_plan_give_a_cost_at_each_limit_and_at_the_peak(tmp_path):
     x = ledger["test.concurrency.slo.ttft-p50.vllm-bf16.throughput"].value
     assert cost.unit == "EUR"
     assert cost.value == pytest.approx((1800 / (3 * 8760) + 0.45 * 0.3) / (x * 3600 * 0.5) * 1e6)
-    text = words(dict(pages_of(round).pages)["guide/index.md"])  # every cost is computed twice
+    text = words(audited.page(round, "guide/index.md"))  # every cost is computed twice
     assert "An hour of the machine costs" in text
     assert "never (" in text  # the slower engine costs more than that API even when it is always busy
 
@@ -260,6 +259,32 @@ def test_prices_of_the_plan_give_a_cost_at_each_limit_and_at_the_peak(tmp_path):
 def test_prices_that_say_too_little_give_no_cost(tmp_path, prices):
     text = words(guide(planned(tmp_path, {"prices": prices})))
     assert "An hour of the machine costs n/a" in text or "The plan gives no prices" in text
+
+
+def test_without_prices_a_cost_is_told_in_hours_of_the_machine(tmp_path):
+    figures = figures_of(tmp_path, latency=DOMINATED, slos=[slo(500), slo(1)])
+    ledger = figures.ledger
+    peak = ledger["concurrency.vllm-bf16.peak_throughput"].value
+    assert ledger["test.concurrency.peak.vllm-bf16.machine_hours"].value == pytest.approx(1e6 / peak / 3600)
+    assert hours(1000) * 3600 == 1000
+    unmet = ledger["test.concurrency.slo.ttft-p50.vllm-bf16.machine_hours"]
+    assert unmet.value == pytest.approx(1e6 / ledger["test.concurrency.slo.ttft-p50.vllm-bf16.throughput"].value / 3600)
+    assert not [q for q in ledger if q.id.endswith(".cost")]
+
+
+def test_the_example_asks_for_more_than_was_started_and_less_than_the_machine_has(tmp_path):
+    figures = figures_of(tmp_path)
+    k, weights = (figures.ledger[f"engine.vllm-bf16.{name}"].value for name in ("kv_bytes_per_token", "tensor_bytes"))
+    left = figures.ledger["concurrency.vllm-bf16.example_left_bytes"]
+    assert left.value == figures.ledger["machine.memory"].value - weights - USERS * CONTEXT * k
+    text = words(guide(figures.round))
+    assert "16 users with 8,192 tokens each, prompt and answer together:" in text
+    assert re.search(r"as it was startedno, the model ends before", text)
+    assert re.search(r"if it is started for itfits, [\d.]+ GiB left", text)
+
+
+def test_a_launch_that_limits_its_sequences_lets_the_others_wait():
+    assert verdict(20, 160, slots=16, pool=46_592) == "slots"
 
 
 def test_halving_the_length_doubles_the_residents(tmp_path):
@@ -494,7 +519,7 @@ POOR = {
 @pytest.mark.parametrize("what", POOR.values(), ids=POOR.keys())
 def test_every_digit_of_the_page_is_a_figure_or_a_known_name(tmp_path, what):
     round = compose_round(tmp_path / "round", **what)
-    text = dict(pages_of(round).pages)["guide/index.md"].split("---", 2)[2]
+    text = audited.page(round, "guide/index.md").split("---", 2)[2]
     assert "None" not in words(text)
     assert audited.digits(round.path, guide(round)) == []
 
@@ -589,6 +614,34 @@ def test_both_calculators_answer_in_the_page(calculating, tmp_path):
     peak = figures.ledger["concurrency.vllm-bf16.peak_throughput"]
     found = tab.locator(f'.gr-cost [data-cost="{peak.id}"]').inner_text()
     assert found == shown(per_million(0.79, peak.value, 0.5), "EUR")
+    tab.close()
+
+
+@pytest.mark.slow
+def test_any_number_of_users_is_answered_between_the_loads_and_never_beyond_them(calculating, tmp_path):
+    round = compose_round(tmp_path / "round", jitter=0, latency=DOMINATED)
+    figures = compute(round)
+    tab = calculating.browser.new_page()
+    tab.set_content(f"<article>{guide(round).split('---', 2)[2]}</article>")
+    tab.add_script_tag(path=str(ASSETS / "guide.js"))
+
+    def answer(users: int) -> tuple[str, list[str]]:
+        tab.fill(".gr-users [name=users]", str(users))
+        return tab.locator(".gr-users output").inner_text(), tab.locator(".gr-users tbody tr").nth(0).locator(
+            "td"
+        ).all_inner_texts()
+
+    levels = [figures.ledger[f"concurrency.vllm-bf16.c{c}.output_throughput"].value for c in (1, 2, 4, 8, 16)]
+    said, row = answer(3)
+    between = shown(loglog_at(3, [1, 2, 4, 8, 16], levels), "tok/s")
+    assert said == f"vllm-bf16 delivers the most there: {between}."
+    assert row[1] == between
+    said, row = answer(20)
+    assert said.startswith("Nothing was measured there. At the nearest load, C = 16, vllm-bf16 delivers the most: ")
+    assert row[1] == f"{shown(levels[-1], 'tok/s')} at C = 16"
+    assert (
+        tab.locator(".gr-users tbody tr").nth(1).locator("td").nth(3).inner_text() == "4 wait: it works on 16 at once"
+    )
     tab.close()
 
 

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+import audited
 from compose import LLAMA, VLLM, Engine, compose_round, lengths, sweep
 from genreport import evaluate
 from genreport.charts import ttft as charts
@@ -21,7 +22,6 @@ from genreport.figures import Figures, compute, histograms
 from genreport.figures.anatomy import PARTS
 from genreport.figures.book import Absent
 from genreport.provenance import Lines
-from genreport.publish import pages_of
 from genreport.records import Failure, Request
 from genreport.rounds import Round, packed
 
@@ -127,7 +127,7 @@ def composed(tmp_path: Path, *enrich: Enrich, **what: object) -> Round:
 
 def read(round: Round) -> str:
     """The page as a reader sees it; that it is written means that every figure came out a second time."""
-    markup = dict(pages_of(round).pages)["ttft/index.md"]
+    markup = audited.page(round, "ttft/index.md")
     return " ".join(html.unescape(re.sub(r"<[^>]+>", "", markup)).split())
 
 
@@ -471,7 +471,7 @@ def test_the_stacked_bars_keep_the_order_of_the_wait_and_a_negative_part() -> No
 
 def test_each_engine_has_its_bars_and_both_curves_are_drawn(tmp_path: Path) -> None:
     round = composed(tmp_path, phases(at(0.01, 0.6), at(0.04, 0.04)), logged((1, 0), (1, 3)), engines=(VLLM, LLAMA))
-    markup = dict(pages_of(round).pages)["ttft/index.md"]
+    markup = audited.page(round, "ttft/index.md")
     names = re.findall(r"gr_(\w+)", html.unescape(markup))
     assert names.count("anatomy") == 2
     assert {"mixed_share", "tokens_per_iteration"} <= set(names)

@@ -136,7 +136,7 @@ def tampered(text: str, old: str, new: str) -> str:
     [
         (lambda t: re.sub(r'(data-id="machine\.cores"[^>]*>)2<', r"\g<1>3<", t, count=1), "is shown as '3'"),
         (lambda t: tampered(t, "one/figures/", "two/figures/"), "another round"),
-        (lambda t: tampered(t, "vLLM", "vLLM 4.2"), "a number without provenance"),
+        (lambda t: "vLLM 4.2".join(t.rsplit("vLLM", 1)), "a number without provenance"),
         (lambda t: re.sub(r'gr-lit">0\.0<', 'gr-lit">0.9<', t, count=1), "the round knows no '0.9'"),
         (lambda t: tampered(t, 'data-round="one"', 'data-round="three"'), "lists no round: 'three'"),
         (lambda t: tampered(t, "<h1", "<p>7 rounds</p><h1"), "a number without provenance"),

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import html
 import re
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from string import Formatter
@@ -14,8 +15,9 @@ import pytest
 
 from compose import Engine, Load, Test, compose_round, lengths, sweep
 from genreport import words
+from genreport.audit import audit
 from genreport.pages import shared_context, write
-from genreport.publish import figures_of
+from genreport.publish import figures_of, publish
 from genreport.records import Failure
 from genreport.reports import all_pages
 from genreport.site import derivations
@@ -252,9 +254,23 @@ CLIFF = Test("cliff", "cliff", (Load("normal", 4, 64, 16), Load("long", 4, 1024,
 @pytest.fixture
 def marked(monkeypatch):
     """The catalogue in a language that wraps each text in marks."""
-    plain = catalogue()
-    wrapped = {s: {name: f"{OPEN}{text}{CLOSE}" for name, text in texts.items()} for s, texts in plain.items()}
-    monkeypatch.setattr(words, "catalogue", lambda: wrapped)
+    speak(monkeypatch, lambda text: f"{OPEN}{text}{CLOSE}")
+
+
+def speak(monkeypatch, translated: Callable[[str], str]) -> None:
+    other = {section: {n: translated(text) for n, text in texts.items()} for section, texts in catalogue().items()}
+    for name, module in list(sys.modules.items()):
+        if name.startswith("genreport") and hasattr(module, "catalogue"):
+            monkeypatch.setattr(module, "catalogue", lambda: other)
+
+
+@pytest.mark.slow
+def test_a_site_in_another_language_passes_the_audit(tmp_path, monkeypatch):
+    compose_round(tmp_path / "composed", logs=False, repeats=1, **ROUNDS["all kinds of tests"])
+    speak(monkeypatch, lambda text: "jetons" if text == "tokens" else f"[ü {text} ü]")
+    publish([tmp_path / "composed"], tmp_path / "site")
+    assert "[ü n/a ü]" in (tmp_path / "site" / "rounds" / "composed" / "cliff" / "index.html").read_text("utf-8")
+    assert audit(tmp_path / "site").failures == []
 
 
 def outside(text: str) -> str:

@@ -1,5 +1,6 @@
-/* The two calculators of a selection guide, what fits and what it costs: the arithmetic of figures/fitting.py and
- * figures/pricing.py over coefficients that the page holds as data. Words stand in the page; this file only chooses among them. tests/test_report_guide.py holds it against the Python. */
+/* The calculators of a selection guide: what fits, what it costs, and another number of users. The arithmetic is that of
+ * figures/fitting.py and figures/pricing.py over coefficients that the page holds as data; words stand in the page, this file only
+ * chooses among them. tests/test_report_guide.py holds it against the Python. */
 (() => {
   "use strict";
 

@@ -21,11 +21,11 @@ from genreport.pages import Printer, write
 from genreport.places import mailed_file
 from genreport.provenance import Ledger
 from genreport.reports import Page
-from genreport.rounds import Round, digest
+from genreport.rounds import Round
 from genreport.site import resources
 from genreport.site.bundle import svg
 from genreport.site.derivations import entry
-from genreport.site.listings import Listed, split
+from genreport.site.listings import Listed
 from genreport.words import templates_folder
 
 STYLES, SCRIPT = ("colours.css", "genreport.css", "guide.css", "print.css"), "guide.js"
@@ -116,7 +116,9 @@ def _closure(ledger: Ledger, printed: Iterable[str]) -> set[str]:
 
 
 def _fact(round: Round, file: str) -> tuple[str, str, str]:
-    return file, digest(round.bytes(file)).sha256, f"{len(split(round.text(file))):,}"
+    data = round.unpacked(file)
+    lines = data.count(b"\n") + (not data.endswith(b"\n") if data else 0)
+    return file, round.digest(file).sha256, f"{lines:,}"
 
 
 def _without_site(markup: str) -> str:

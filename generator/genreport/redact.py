@@ -65,6 +65,7 @@ AFTER_KEY = (
 PORT = r":\d{2,5}(?!\w)"  # behind a host
 INTERNET = (socket.AF_INET, socket.AF_INET6)
 SHORTEST = 4  # a shorter secret is a placeholder, and would tear words apart
+TORN = 8  # so many first characters of one, or half of it, are a secret that a broken stream cut off
 
 COMPONENT = r"""[^\s\x00-\x1f\x7f/"'`<>|:;,()\[\]{}\\]"""
 SECRET_NAMES = (
@@ -110,10 +111,11 @@ class Redactor:
         folders = [text.strip("/") for text in extra if text.startswith("/")]
         words = [text for text in extra if not text.startswith("/")]
         secrets = [text for text in secrets if len(text) >= SHORTEST]
-        self._secrets = _literal(secrets)
+        self._secrets, self._torn = _literal(secrets), secrets
         self._patterns = [(re.compile(pattern), new) for pattern, new in SECRETS]
         self._words = _literal(words)
         hosts, users, ordinary = _hosts(), _users(), ORDINARY | {word.lower() for word in known}
+        self._ordinary = ordinary
         self._names = [(_named(hosts, ordinary, PORT), HOST), (_named(users, ordinary), USER)]
         self._alone = dict.fromkeys(users, USER) | dict.fromkeys(hosts, HOST)
         self._paths = _paths(folders + _own_folders())
@@ -121,13 +123,21 @@ class Redactor:
 
     def text(self, text: str) -> str:
         """The text with markers in place of secrets, names and paths; a second call changes nothing."""
-        text = _outside_markers(self._secrets, SECRET, text)
+        text = self._without_torn_end(_outside_markers(self._secrets, SECRET, text))
         for pattern, new in self._patterns:
             text = pattern.sub(new, text)
         text = _outside_markers(self._words, WORD, text)
         for pattern, new in self._names:
             text = pattern.sub(lambda found, new=new: found["marker"] or (found["key"] or "") + new, text)
         return self._paths.sub(_shown, text)
+
+    def _without_torn_end(self, text: str) -> str:
+        """An engine that dies within a secret leaves its beginning at the end of what it wrote."""
+        for secret in self._torn:
+            for length in range(len(secret) - 1, max(SHORTEST, min(len(secret) // 2, TORN)) - 1, -1):
+                if text.endswith(secret[:length]) and secret[:length].lower() not in self._ordinary:
+                    return text[:-length] + SECRET if not text.endswith(SECRET) else text
+        return text
 
     def value(self, value: Any) -> Any:
         """JSON-like data with every text in it, keys included, redacted, and the values of secret keys replaced."""

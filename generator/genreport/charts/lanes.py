@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import altair as alt
 
-from genreport.charts.colours import GROUP_COLOURS, INK, MUTED, engine_colour
+from genreport.charts.colours import INK, MUTED, engine_colour
 from genreport.charts.rows import Row, chart_of, valued
 from genreport.charts.spec import Chart, finish
 from genreport.words import say
 
 LANE, EDGES = 13, 46  # px of a lane, and of the axis below all
-STALL = f"var(--gr-g5, {GROUP_COLOURS[4]})"
+STALL = "var(--gr-stall, #8a6500)"
 
 
 def lanes(

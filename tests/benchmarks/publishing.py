@@ -234,7 +234,8 @@ def main() -> None:
     parser.add_argument("--compare", type=int, default=3600, help="requests that the others are given")
     parser.add_argument("--vllm", type=Path, help="the vllm command")
     parser.add_argument("--plot-packages", type=Path, help="folder with matplotlib and seaborn, where vllm has none")
-    parser.add_argument("--guidellm", type=Path, help="the Python of an environment with guidellm")
+    parser.add_argument("--guidellm", type=Path, help="the guidellm command")
+    parser.add_argument("--tokenizer", type=Path, help="folder of a model's tokenizer, for guidellm")
     parser.add_argument("--work", type=Path, help="folder for rounds and sites; a temporary one by default")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="genreport-bench-", dir=given.work) as work:
