@@ -9,7 +9,7 @@ READY := $(VENV)/.ready
 # fast tests by two processes, a file by one of them; those with servers and browsers one after the other
 BOTH := -n 2 --dist loadfile
 
-.PHONY: site serve test check lint lock clean browser
+.PHONY: bench bench-client site serve test check lint lock clean browser
 
 site: $(READY)  ## build the site of the committed rounds, or of those that ROUNDS names
 ifdef ROUNDS
@@ -50,6 +50,12 @@ lock:  ## pin anew
 	$(BIN)/pip-compile --quiet --extra dev --extra llamacpp --generate-hashes --no-emit-index-url \
 		--no-emit-find-links --no-emit-trusted-host --allow-unsafe --strip-extras \
 		--output-file requirements.lock pyproject.toml
+
+bench: $(READY)  ## how long publishing takes and what its pages weigh; BENCH="--vllm VLLM --guidellm PYTHON …" adds others
+	$(BIN)/python tests/benchmarks/publishing.py $(BENCH)
+
+bench-client: $(READY)  ## the client against a server whose truth is known; PEERS="--vllm VENV --tokenizer DIR …" adds others
+	$(BIN)/python tests/benchmarks/client.py $(PEERS)
 
 clean:
 	rm -rf $(VENV) site dist build docs/rounds .pytest_cache .ruff_cache .hypothesis

@@ -9,9 +9,25 @@ settings.register_profile("steady", deadline=None, derandomize=True)
 settings.load_profile("steady")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _unsynced() -> Iterator[None]:
+    """Composed rounds are of hundreds of files, and waiting for the disk after each is half of composing them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("os.fsync", lambda _: None)
+        yield
+
+
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
+
+
+@pytest.fixture(autouse=True)
+def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No round of a test spends ten seconds on the ceiling of the client; a test that wants it sets it."""
+    from genreport import ceiling
+
+    monkeypatch.setattr(ceiling, "SECONDS", 0.0)
 
 
 @pytest.fixture(scope="session")

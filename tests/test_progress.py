@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import io
+import json
+import re
 from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
 
 from genreport import progress as module
-from genreport.progress import Progress, Silent, first_text_us
+from genreport.progress import JsonLines, Progress, Quiet, Silent, around
 from genreport.records import Failure, Request, Usage
 
 
@@ -23,7 +25,7 @@ def request(start_us: int, kinds: str = "rttd", failure: Failure | None = None) 
 
 def shown(terminal: bool) -> str:
     out = io.StringIO()
-    with Progress(Console(file=out, force_terminal=terminal, width=60)) as progress:
+    with Progress(Console(file=out, force_terminal=terminal, width=100 if terminal else 60)) as progress:
         progress.begin({"fake": 30})
         progress.level("concurrency/fake/c1/r1", "fake", 3, 30)
         progress.request(request(0))
@@ -40,8 +42,51 @@ def test_without_a_terminal_every_level_is_one_line_however_long() -> None:
     assert len(shown(False).splitlines()) == 1
 
 
-def test_a_terminal_shows_the_same_line_live() -> None:
-    assert "TTFT p50 100 ms" in shown(True)
+def test_a_terminal_keeps_a_table_of_the_levels_and_says_only_remarks() -> None:
+    lines = shown(True).splitlines()
+    assert any("concurrency/fake/c1/r1; the engine died" in line for line in lines)
+    assert "TTFT p99" in re.sub(r"\x1b\[[0-9;]*m", "", lines[-2])
+    assert lines[-1].split() == ["concurrency/fake/c1", "r1", "3", "2", "100", "ms", "100", "ms", "1"]
+
+
+def test_a_long_table_shows_the_rows_around_the_level_at_work() -> None:
+    levels = [f"c{place}" for place in range(40)]
+    assert around(levels, "c0", 6) == levels[:6]
+    assert around(levels, "c39", 6) == levels[34:]
+    assert around(levels, "c20", 6) == levels[17:23]
+    assert around([], "", 6) == []
+
+
+def test_json_mode_is_an_object_a_line_with_unrounded_numbers_and_null_for_what_is_not_known() -> None:
+    out = io.StringIO()
+    with JsonLines(out) as told:
+        told.started("runs/x", 2, 2)
+        told.begin({"fake": 2})
+        told.level("concurrency/fake/c1/r1", "fake", 2, 1)
+        told.request(request(0))
+        told.request(request(1_000_000, "", Failure(kind="connect")))
+        told.done(["a remark"])
+        told.level("concurrency/fake/c1/r2", "fake", 1, 1)
+        told.request(request(0, "", Failure(kind="connect")))
+        told.done([])
+        told.broken("concurrency/fake/c1", "failed: 2")
+        told.sealed("runs/x", 2, 2)
+    started, first, second, condition, sealed = map(json.loads, out.getvalue().splitlines())
+    assert started == {"event": "started", "round": "runs/x", "planned": 2, "ahead": 2}
+    assert (first["completed"], first["failed"], first["remarks"]) == (1, 1, ["a remark"])
+    assert (first["output_throughput"], first["ttft_p50_s"], first["window_s"]) == (2.0, 0.1, 1.0)
+    assert (second["output_tokens"], second["output_throughput"], second["ttft_p99_s"]) == (None, None, None)
+    assert condition == {"event": "condition", "level": "concurrency/fake/c1", "text": "failed: 2"}
+    assert sealed == {"event": "sealed", "round": "runs/x", "planned": 2, "measured": 2}
+
+
+def test_quiet_says_only_what_is_not_met(capsys: pytest.CaptureFixture[str]) -> None:
+    with Quiet() as quiet:
+        quiet.say("starting")
+        quiet.broken("concurrency/fake/c1", "failed: 2")
+        quiet.sealed("runs/x", 2, 2)
+    found = capsys.readouterr()
+    assert (found.out, found.err) == ("", "concurrency/fake/c1: failed: 2\n")
 
 
 def test_before_the_first_answer_nothing_is_made_up() -> None:
@@ -103,16 +148,14 @@ def test_within_a_level_the_time_left_falls_with_each_request(told: tuple[Progre
     assert progress._left() == "0:50"
 
 
-def test_a_role_event_is_not_the_first_text() -> None:
-    assert first_text_us(request(0)) == 100_000
-    assert first_text_us(request(0, "r")) is None
-
-
 def test_the_silent_display_takes_everything() -> None:
     with Silent() as silent:
+        silent.started("runs/x", 1, 1)
         silent.begin({"fake": 1})
         silent.dropped({"fake": 1})
         silent.say("x")
         silent.level("k", "fake", 1, 1)
         silent.request(request(0))
         silent.done([])
+        silent.broken("c1", "x")
+        silent.sealed("runs/x", 1, 1)

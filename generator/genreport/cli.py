@@ -15,6 +15,33 @@ from genreport import __version__
 from genreport.errors import GenreportError
 
 
+def rounds_here(ctx: click.Context, param: click.Parameter, typed: str) -> list[str]:
+    """Rounds in runs/, for the shell."""
+    return sorted(str(head.parent) for head in Path("runs").glob("*/round.json") if str(head).startswith(typed))
+
+
+def figures_here(ctx: click.Context, param: click.Parameter, typed: str) -> list[str]:
+    """Names of a round's figures, where a site of it is built: computing them would take too long for a key press."""
+    import json
+
+    manifest = Path("site", "rounds", Path(ctx.params.get("round") or "").name, "provenance.json")
+    try:
+        entries = json.loads(manifest.read_bytes())["figures"]
+    except (OSError, ValueError, KeyError):
+        return []
+    return [entry["id"] for entry in entries if entry["id"].startswith(typed)]
+
+
+class RoundPath(click.Path):
+    """A path whose completion offers the rounds in runs/, and where there are none any path."""
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
+        from click.shell_completion import CompletionItem
+
+        found = rounds_here(ctx, param, incomplete)
+        return [CompletionItem(name) for name in found] or super().shell_complete(ctx, param, incomplete)
+
+
 class Commands(click.Group):
     """Shows commands in the order of a first use, not of the alphabet."""
 
@@ -30,7 +57,7 @@ def reports_errors(command: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return command(*args, **kwargs)
         except GenreportError as error:
-            click.echo(f"genreport: {error}" if error.exit_code == 1 else str(error), err=True)
+            click.echo(str(error) if error.exit_code == 2 else f"genreport: {error}", err=True)
             sys.exit(error.exit_code)
         except BrokenPipeError:
             raise  # the reader of our output has gone: click ends without a word
@@ -68,16 +95,64 @@ def main() -> None:
 @click.argument("plan", type=click.Path(dir_okay=False))
 @click.option("--out", required=True, type=click.Path(file_okay=False), help="Folder of the round, e.g. runs/round2.")
 @click.option("--resume", is_flag=True, help="Go on with a round that broke off; what is sealed is not measured again.")
+@click.option("--quiet", is_flag=True, help="Say nothing but what went wrong.")
+@click.option("--json", "as_json", is_flag=True, help="Say it as JSON objects, one a line, on the standard output.")
 @reports_errors
-def run(plan: str, out: str, resume: bool) -> None:
-    """Measure a round after PLAN (YAML)."""
+def run(plan: str, out: str, resume: bool, quiet: bool, as_json: bool) -> None:
+    """Measure a round after PLAN (YAML); exit with 3 if a level does not meet the plan's conditions."""
+    from genreport.progress import JsonLines, Progress, Quiet
     from genreport.runner import run as measure
 
-    measure(Path(plan), Path(out), resume=resume)
+    if quiet and as_json:
+        raise click.UsageError("--quiet and --json exclude each other")
+    shown = JsonLines() if as_json else Quiet() if quiet else Progress()
+    measure(Path(plan), Path(out), resume=resume, progress=shown)
+
+
+@main.group(cls=Commands)
+def plan() -> None:
+    """Draft a plan, or tell what one will do."""
+
+
+@plan.command("init")
+@click.argument("path", default="plan.yaml", type=click.Path(dir_okay=False))
+@click.option("--url", "urls", multiple=True, help="A server to ask instead of localhost; may be given several times.")
+@click.option("--api-key-env", "key_name", metavar="NAME", help="Variable of the environment that holds their key.")
+@reports_errors
+def plan_init(path: str, urls: tuple[str, ...], key_name: str | None) -> None:
+    """Write a commented plan, PATH, for the engines that run on this machine."""
+    import os
+
+    from genreport.planning import draft, finding
+
+    asked = urls or tuple(f"http://127.0.0.1:{port}" for port in finding.PORTS)
+    found = finding.look(asked, os.environ.get(key_name) if key_name else None)
+    draft.write(Path(path), found, key_name)
+    for server in found:
+        what = "wants a key: see --api-key-env" if server.locked else f"{server.kind}, {server.models[0]}"
+        click.echo(f"{server.url}: {what}")
+    if not found:
+        click.echo(f"no engine answers at {', '.join(asked)}; {path} is a template: fill in what it marks")
+    click.echo(f"{path}: written; genreport plan check {path}")
+
+
+@plan.command("check")
+@click.argument("path", metavar="PLAN", type=click.Path(dir_okay=False))
+@click.option("--like", type=RoundPath(), help="An earlier round, whose pace the expected time is taken from.")
+@click.option("--elsewhere", is_flag=True, help="Do not look for variables, programs and files of this machine.")
+@reports_errors
+def plan_check(path: str, like: str | None, elsewhere: bool) -> None:
+    """Say all mistakes of PLAN with their lines, or what it will do and how long that may take."""
+    from genreport.plan import read_plan
+    from genreport.planning import ahead
+    from genreport.rounds import Round
+
+    read = read_plan(path, on_this_machine=not elsewhere)
+    click.echo("\n".join(ahead.told(read, Round(like) if like else None)))
 
 
 @main.command()
-@click.argument("round", type=click.Path())
+@click.argument("round", type=RoundPath())
 @reports_errors
 def check(round: str) -> None:
     """Verify the seals, hashes and schemas of ROUND."""
@@ -134,7 +209,7 @@ slo_option = click.option(
 
 
 @main.command()
-@click.argument("rounds", nargs=-1, required=True, type=click.Path())
+@click.argument("rounds", nargs=-1, required=True, type=RoundPath())
 @against_options
 @slo_option
 @click.option(
@@ -153,8 +228,8 @@ def build(rounds: tuple[str, ...], slo: tuple[str, ...], site: str, **compared: 
 
 
 @main.command()
-@click.argument("old", type=click.Path())
-@click.argument("new", type=click.Path())
+@click.argument("old", type=RoundPath())
+@click.argument("new", type=RoundPath())
 @click.option("--format", type=click.Choice(["text", "md", "json", "csv"]), default="text", show_default=True)
 @click.option(
     "--family",
@@ -186,7 +261,7 @@ def diff(old: str, new: str, format: str, family: str, names: tuple[str, ...], n
 
 
 @main.command()
-@click.argument("rounds", nargs=-1, required=True, type=click.Path())
+@click.argument("rounds", nargs=-1, required=True, type=RoundPath())
 @click.option("--last", type=click.IntRange(min=1), metavar="N", help="Only the newest N of them.")
 @click.option(
     "--site", default="site", show_default=True, type=click.Path(file_okay=False), help="Where the site goes."
@@ -210,7 +285,7 @@ def newest(paths: list[Path], last: int | None) -> list[Path]:
 
 
 @main.command()
-@click.argument("rounds", nargs=-1, type=click.Path())
+@click.argument("rounds", nargs=-1, type=RoundPath())
 @click.option("--port", default=8000, show_default=True)
 @reports_errors
 def serve(rounds: tuple[str, ...], port: int) -> None:
@@ -222,7 +297,7 @@ def serve(rounds: tuple[str, ...], port: int) -> None:
 
 
 @main.command()
-@click.argument("rounds", nargs=-1, required=True, type=click.Path())
+@click.argument("rounds", nargs=-1, required=True, type=RoundPath())
 @click.option("--out", type=click.Path(dir_okay=False), help="A file to write, for --noise of `build` and `diff`.")
 @reports_errors
 def noise(rounds: tuple[str, ...], out: str | None) -> None:
@@ -237,9 +312,9 @@ def noise(rounds: tuple[str, ...], out: str | None) -> None:
 
 
 @main.command()
-@click.argument("round", type=click.Path())
-@click.argument("figure", required=False)
-@click.option("--against", type=click.Path(), help="An earlier round, to derive a figure of the comparison with it.")
+@click.argument("round", type=RoundPath())
+@click.argument("figure", required=False, shell_complete=figures_here)
+@click.option("--against", type=RoundPath(), help="An earlier round, to derive a figure of the comparison with it.")
 @slo_option
 @reports_errors
 def explain(round: str, figure: str | None, against: str | None, slo: tuple[str, ...]) -> None:
@@ -256,7 +331,7 @@ def explain(round: str, figure: str | None, against: str | None, slo: tuple[str,
 
 
 @main.command()
-@click.argument("round", type=click.Path())
+@click.argument("round", type=RoundPath())
 @click.argument("prefixes", nargs=-1, metavar="[PREFIX]...")
 @click.option("--format", type=click.Choice(["csv", "json"]), default="csv", show_default=True)
 @click.option("-o", "--output", type=click.Path(dir_okay=False), help="A file instead of the standard output.")
@@ -281,7 +356,7 @@ def figures(round: str, prefixes: tuple[str, ...], format: str, output: str | No
 
 
 @main.command()
-@click.argument("round", type=click.Path())
+@click.argument("round", type=RoundPath())
 @click.option("-o", "--output", type=click.Path(dir_okay=False), help="The file; NAME-guide.html unless it is named.")
 @slo_option
 @reports_errors

@@ -1,6 +1,6 @@
 """One streamed request, observed: what was sent when, what came when, and how it ended.
 
-While a request runs only (stamp, bytes) pairs are kept. They are read as events after the stream ended, a few at a
+While a request runs only bytes and their stamps are kept. They are read as events after the stream ended, a few at a
 time, so that no parsing delays a stamp of this request and none delays another's noticeably.
 """
 
@@ -17,15 +17,16 @@ from typing import Any
 import httpx
 
 from genreport import __version__
+from genreport.alike import Alike
 from genreport.dialect import MESSAGE_ROOM, Event, clean, endpoint, kind_letters, parse, token_counts
 from genreport.records import DONE, TEXT_KINDS, TEXT_LIMIT, Failure, FailureKind, Request
 from genreport.sse import Decoder, Lines
-from genreport.wire import Answer, Wire, monotonic_us
+from genreport.wire import Answer, Wire, head_of, monotonic_us
 
 TEXT_ROOM = 16 * TEXT_LIMIT  # cut to the limit when it was redacted
 ANSWER_BYTES = 64 << 20  # no answer of a level is nearly as large
 LINE_BYTES = 4 << 20  # and no event of one
-SLICE = 16  # payloads read between two turns of the event loop: about a fifth of a millisecond
+SLICE = 8  # events of a step of reading: a tenth of a millisecond at most
 JSON_LINES = ("application/x-ndjson", "application/jsonl", "application/json-lines")
 
 
@@ -61,6 +62,12 @@ class Call:
     # the body, and it as bytes: made beforehand, since between two requests of a place there is no time for it
     encoded: tuple[dict[str, Any], bytes] | None = field(default=None, repr=False, compare=False)
 
+    def due(self, due_us: int) -> Call:
+        """The same call, due then; a quick `replace`."""
+        other = object.__new__(Call)
+        other.__dict__.update(self.__dict__, due_us=due_us)
+        return other
+
     def __post_init__(self) -> None:
         if self.encoded is None or self.encoded[0] is not self.body:
             content = json.dumps(self.body, separators=(",", ":")).encode()
@@ -75,7 +82,9 @@ class Exchange:
     clock: Clock
     most_bytes: int = ANSWER_BYTES
     sent_us: list[int] = field(default_factory=list)  # just before the first byte of each try
-    reads: list[tuple[int, bytes]] = field(default_factory=list)  # stamped on CLOCK_MONOTONIC
+    # what each read brought, and when, on CLOCK_MONOTONIC: two lists, since pairs keep the garbage collector busy
+    reads: list[bytes] = field(default_factory=list)
+    reads_us: list[int] = field(default_factory=list)
     status: int | None = None
     failure: Failure | None = None
     end_us: int = 0
@@ -84,8 +93,8 @@ class Exchange:
         self._decoder: Decoder | Lines = Decoder()
         self._events: list[Event] = []
         self._stamps: list[int] = []
-        self._parsing = self._parse()
-        self._bytes = self._line_bytes = 0
+        self.parsing = self._parse()  # reads a little with each step
+        self.bytes = self._line_bytes = 0
 
     def sent(self) -> None:
         """Called right before the first byte of a try."""
@@ -93,17 +102,18 @@ class Exchange:
 
     def take(self, read_us: int, data: bytes) -> bool:
         """Keeps what one read brought; whether that is too much."""
-        self.reads.append((read_us, data))
+        self.reads.append(data)
+        self.reads_us.append(read_us)
         newline = data.rfind(b"\n")
         self._line_bytes = len(data) - newline - 1 + (self._line_bytes if newline < 0 else 0)
-        self._bytes += len(data)
-        return self._bytes > self.most_bytes or self._line_bytes > LINE_BYTES
+        self.bytes += len(data)
+        return self.bytes > self.most_bytes or self._line_bytes > LINE_BYTES
 
     def ended(self, read_us: int) -> None:
         """Notes the end of the answer, whole or given up for its length."""
         self.end_us = self.clock.at(read_us)
-        if self._bytes > self.most_bytes or self._line_bytes > LINE_BYTES:
-            what = "answer" if self._bytes > self.most_bytes else "line"
+        if self.bytes > self.most_bytes or self._line_bytes > LINE_BYTES:
+            what = "answer" if self.bytes > self.most_bytes else "line"
             self.failed("protocol", f"the {what} is far too long: it was given up")
 
     def failed(self, kind: FailureKind, message: str, retry_after: str | None = None) -> None:
@@ -117,13 +127,13 @@ class Exchange:
 
     async def read(self) -> Request:
         """The record, made in slices between which the event loop turns."""
-        for _ in self._parsing:
+        for _ in self.parsing:
             await asyncio.sleep(0)
         return self.record()
 
     def record(self) -> Request:
         """The record, at once; goes on where a cancelled `read` stopped."""
-        for _ in self._parsing:
+        for _ in self.parsing:
             pass
         usage = self._last("usage")
         tokens = token_counts(self._events, usage.completion_tokens if usage else None)
@@ -151,13 +161,26 @@ class Exchange:
         )
 
     def _parse(self) -> Iterator[None]:
-        payloads = ((stamp, payload) for stamp, data in self.reads for payload in self._decoder.feed(data))
-        for count, (stamp, payload) in enumerate(payloads, 1):
-            if (event := parse(payload)) is not None:
-                self._events.append(event)
-                self._stamps.append(self.clock.at(stamp))
-            if count % SLICE == 0:
+        alike, whole = Alike(), isinstance(self._decoder, Decoder)
+        for read_us, data in zip(self.reads_us, self.reads, strict=True):
+            if whole and (event := alike.event(data)) is not None:
+                self._note(event, read_us)
+            else:
+                payloads = self._decoder.feed(data)
+                for payload in payloads:
+                    if (event := parse(payload)) is not None:
+                        self._note(event, read_us)
+                    if len(self._events) % SLICE == 0:
+                        yield
+                whole = isinstance(self._decoder, Decoder) and not self._decoder.unfinished
+                if whole and len(payloads) == 1 and event is not None:
+                    alike.learn(data, event)
+            if len(self._events) % SLICE == 0:
                 yield
+
+    def _note(self, event: Event, read_us: int) -> None:
+        self._events.append(event)
+        self._stamps.append(self.clock.at(read_us))
 
     def _last(self, name: str) -> Any:
         return next((found for event in reversed(self._events) if (found := getattr(event, name))), None)
@@ -201,7 +224,7 @@ class Client:
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         self._request_s, self._answer_bytes = request_s, answer_bytes
-        self._base_url, self._urls = base_url.rstrip("/").removesuffix("/v1"), {}
+        self._base_url, self._made = base_url.rstrip("/").removesuffix("/v1"), {}
         # a compressing server would hold events back to fill its window
         told = {"Accept": "*/*", "Accept-Encoding": "identity", "User-Agent": f"genreport/{__version__}"}
         self._headers = httpx.Headers(told | {"Content-Type": "application/json", **(headers or {})})
@@ -215,6 +238,11 @@ class Client:
     async def __aexit__(self, *exc: object) -> None:
         await self._transport.__aexit__(*exc)
 
+    async def open(self, count: int) -> None:
+        """Has so many connections ready, so that the first requests of a load need not wait for theirs."""
+        if isinstance(self._transport, Wire):
+            await self._transport.open(httpx.URL(self._base_url), count, self._timeout)
+
     async def complete(self, call: Call, clock: Clock) -> Request:
         """The call's record; a request that fails is a record too, and never an exception."""
         return await (await self.exchange(call, clock)).read()
@@ -222,29 +250,56 @@ class Client:
     async def exchange(self, call: Call, clock: Clock) -> Exchange:
         """Makes the call and returns as soon as its last byte is in, with nothing parsed yet."""
         seen = Exchange(call, clock, self._answer_bytes)
-        request = self._request(call, seen)
-        about_to_send = clock.now_us()
         try:
             async with asyncio.timeout(self._request_s):
-                response = await self._transport.handle_async_request(request)
-                seen.sent_us = seen.sent_us or [about_to_send]  # a given transport may not tell
-                seen.status = response.status_code
-                await _receive(response, seen)
+                await self._observe(call, seen)
         except TimeoutError:
             seen.failed("stall", f"not complete after {self._request_s:g} s")
         except httpx.RequestError as error:
             seen.failed(_kind(error, answered=seen.status is not None), f"{type(error).__name__}: {error}")
         return seen
 
-    def _request(self, call: Call, seen: Exchange) -> httpx.Request:
-        path = endpoint(call.body)
-        if (url := self._urls.get(path)) is None:
-            url = self._urls[path] = httpx.URL(f"{self._base_url}{path}")
-        extensions = {"sent": seen.sent, "timeout": self._timeout}
-        return httpx.Request("POST", url, headers=self._headers, content=call.encoded[1], extensions=extensions)
+    async def _observe(self, call: Call, seen: Exchange) -> None:
+        """Our own transport is given bytes, any other a request."""
+        path, content = endpoint(call.body), call.encoded[1]
+        request, head = self._made.get(path) or self._make(path)
+        if isinstance(self._transport, Wire):
+            whole = b"%bContent-Length: %d\r\n\r\n%b" % (head, len(content), content)
+            answer = await self._transport.ask(request.url, whole, self._timeout, seen.sent)
+            await (_stream if answer.is_plain_stream else _other)(answer, seen)
+            return
+        given = httpx.Request(
+            "POST", request.url, headers=request.headers, content=content, extensions=request.extensions
+        )
+        about_to_send = seen.clock.now_us()
+        response = await self._transport.handle_async_request(given)
+        seen.sent_us = seen.sent_us or [about_to_send]  # a given transport may not tell
+        await _receive(response, seen)
+
+    def _make(self, path: str) -> tuple[httpx.Request, bytes]:
+        """What the requests to a path have in common, made once."""
+        url, extensions = httpx.URL(f"{self._base_url}{path}"), {"timeout": self._timeout}
+        request = httpx.Request("POST", url, headers=self._headers, extensions=extensions)
+        request.headers.pop("Content-Length", None)
+        self._made[path] = request, head_of(request)
+        return self._made[path]
+
+
+async def _stream(answer: Answer, seen: Exchange) -> None:
+    """What nearly every answer is, without a response made of it."""
+    seen.status = answer.status
+    try:
+        seen.ended(await answer.whole(seen.take))
+    finally:
+        await answer.aclose()
+
+
+async def _other(answer: Answer, seen: Exchange) -> None:
+    await _receive(httpx.Response(answer.status, headers=answer.headers, stream=answer), seen)
 
 
 async def _receive(response: httpx.Response, seen: Exchange) -> None:
+    seen.status = response.status_code
     try:
         kind = response.headers.get("content-type", "text/event-stream")
         if response.status_code != 200:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 
-from genreport.client import Call, Client, Clock, Exchange
+from genreport.client import Call, Client, Clock
+from genreport.desk import Desk, memory_settled
 from genreport.records import ClientFacts, Request
 
 LAG_PERIOD_US = 50_000
@@ -23,33 +22,39 @@ async def closed_loop(
     is taken from `calls` in that gap, so make calls beforehand. A place is filled again before its finished request is
     parsed. A failed request frees its place like any other. Cancelled, it hands over what had finished, then leaves.
     """
+    await client.open(concurrency)
+    with memory_settled():
+        await _closed_loop(client, calls, concurrency, clock, Desk(on_done))
+
+
+async def _closed_loop(client: Client, calls: Iterable[Call], concurrency: int, clock: Clock, desk: Desk) -> None:
     waiting, start_us = iter(calls), clock.now_us()
-    ended: deque[Exchange] = deque()
-    one_at_a_time = asyncio.Lock()  # and in order: a wave that ends together must not be parsed all in one turn
 
     async def place() -> None:
         due_us = start_us
         for call in waiting:
-            exchange = await client.exchange(replace(call, due_us=due_us), clock)
+            exchange = await client.exchange(call.due(due_us), clock)
             due_us = exchange.end_us
-            ended.append(exchange)
-            group.create_task(hand_over(exchange))
+            desk.take(exchange)
 
-    async def hand_over(exchange: Exchange) -> None:
-        async with one_at_a_time:
-            record = await exchange.read()
-            ended.remove(exchange)
-            on_done(record)
-
-    try:
+    async def places() -> None:
         async with asyncio.TaskGroup() as group:
             for _ in range(concurrency):
                 group.create_task(place())
+        desk.close()
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(desk.work())
+            group.create_task(places())
     except BaseExceptionGroup as errors:
-        raise errors.exceptions[0] from errors
+        raise _first(errors) from errors
     finally:
-        for exchange in ended:
-            on_done(exchange.record())
+        desk.finish()
+
+
+def _first(error: BaseException) -> BaseException:
+    return _first(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
 
 
 class Honesty:

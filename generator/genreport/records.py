@@ -23,6 +23,9 @@ ROLE, CONTENT, REASONING, EMPTY, USAGE, DONE, ERROR = "rtkeudx"
 TEXT_KINDS = CONTENT + REASONING
 CHOICE_KINDS = ROLE + CONTENT + REASONING + EMPTY
 
+EngineKind = Literal["vllm", "llamacpp", "sglang", "tgi", "ollama", "openai"]
+# kinds whose prompts are words unless the plan says otherwise: no token ids can be sent to all of their servers
+OF_WORDS = ("tgi", "ollama", "openai")
 FailureKind = Literal["connect", "http", "stream", "error-event", "empty", "stall", "protocol"]
 
 # longest texts of others in a round, in characters
@@ -267,7 +270,7 @@ class LaunchFacts(Record):
 
     format: Literal["genreport-launch/1"] = LAUNCH_FORMAT
     engine: Id
-    kind: Literal["vllm", "llamacpp", "openai"]
+    kind: EngineKind
     model: str
     precision: str | None = None
     kv_bytes_per_element: float = 2
@@ -315,6 +318,17 @@ class Gpu(Record):
     driver: str | None = None
 
 
+class ClientCeiling(Record):
+    """What the client read, parsed and wrote at most on this machine: counts of a run against the null server."""
+
+    streams: int
+    events: int
+    failed: int
+    wall_us: int
+    cpu_us: int
+    method: str
+
+
 class MachineFacts(Record):
     """The machine of the round, without any name that identifies it."""
 
@@ -333,6 +347,7 @@ class MachineFacts(Record):
     clocks: dict[str, Any] = {}
     # engine id -> {"bandwidth": ..., "flops": ...}
     ceilings: dict[Id, dict[str, Ceiling]] = {}
+    client: ClientCeiling | None = None
 
     def published(self, redact: Redact) -> Self:
         ceilings = {

@@ -11,16 +11,18 @@ from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 
-from genreport import __version__, rounds
+from genreport import __version__, rounds, wire
+from genreport.ceiling import client_ceiling
 from genreport.engines.process import pinned
-from genreport.errors import EngineError, RoundError
+from genreport.errors import ConditionError, EngineError, RoundError
 from genreport.machine import cpu_set, machine_facts, measure_ceilings
 from genreport.plan import Engine, LaunchGroup, Plan, read_plan
 from genreport.progress import Progress, Silent
-from genreport.records import Ceiling, RoundHead
+from genreport.records import Ceiling, ClientCeiling, RoundHead
 from genreport.redact import Redactor
 from genreport.rounds import RoundWriter
 from genreport.session import Sink, Step, model_of, serving, steps, unix_us
+from genreport.verdict import broken_conditions
 
 # deaths in a row after which an engine is not started again
 CRASHES = 3
@@ -31,12 +33,14 @@ def run(plan_path: str | Path, out: str | Path, *, resume: bool = False, progres
     """Records the plan's round into a folder and seals it, with live progress unless another display is given.
 
     Ctrl-C, SIGTERM and a lost terminal end it with KeyboardInterrupt and every finished level kept. Raises PlanError and
-    RoundError before anything is written, EngineError at the end when an engine had to be given up.
+    RoundError before anything is written, EngineError at the end when an engine had to be given up, and ConditionError
+    when a level does not meet the plan's `fail_on`.
     """
     with progress or Progress() as shown:
         recording = Recording(read_plan(plan_path), Path(out), shown)
         recording.read_models()
         recording.open(resume)
+        shown.started(str(recording.round.path), len(recording.planned), len(recording.ahead()))
         recording.describe_machine()
         recording.measure()
         recording.close()
@@ -94,7 +98,7 @@ class Recording:
         """Machine facts and ceilings, once a round; a round is not gone on with elsewhere."""
         found = machine_facts()
         if not (self.round.path / rounds.MACHINE).is_file():
-            self.round.machine(found.model_copy(update={"ceilings": self._ceilings()}))
+            self.round.machine(found.model_copy(update={"ceilings": self._ceilings(), "client": self._client()}))
             return
         known = rounds.Round(self.round.path).machine
         if (known.cpu, known.cores) != (found.cpu, found.cores):
@@ -113,6 +117,13 @@ class Recording:
             found[engine.id] = _ceilings_of(written, measured.get(key, {}))
         return found
 
+    def _client(self) -> ClientCeiling | None:
+        """The client's own, on the cores it will have, against a server on those of the engines."""
+        self.sink.progress.say("measuring the client")
+        given = [cpu_set(engine.launch.cpus) for engine in self.acting.engines if engine.launch and engine.launch.cpus]
+        with _client_pinned(self.acting):
+            return client_ceiling(set().union(*given))
+
     def measure(self) -> None:
         """Every launch that has levels ahead, one engine at a time, the client out of the engines' way."""
         if not self.ahead():
@@ -121,7 +132,7 @@ class Recording:
         self.sink.progress.begin(_work(self.ahead()))
         try:
             with _client_pinned(self.acting):
-                asyncio.run(self._launches())
+                wire.run(self._launches())
         except (KeyboardInterrupt, asyncio.CancelledError):
             kept = len(self.planned) - len(self.ahead())
             self.sink.progress.say(f"stopped; {kept} of {len(self.planned)} repeats are kept, --resume goes on")
@@ -161,14 +172,23 @@ class Recording:
             self.sink.progress.say(f"{group.name}: given up; {len(ahead)} repeats are not measured")
 
     def close(self) -> None:
-        """Seals the round; EngineError when an engine was given up, after everything else is safe."""
+        """Seals the round; what is missing of it, or not as its plan wants it, is told when everything is safe."""
         if not rounds.Round(self.round.path).sealed:
             self.round.seal(unix_us())
-        if missing := len(self.ahead()):
+        where, planned, missing = str(self.round.path), len(self.planned), len(self.ahead())
+        self.sink.progress.sealed(where, planned, planned - missing)
+        broken = list(broken_conditions(rounds.Round(self.round.path), self.plan))
+        for level, sentence in broken:
+            self.sink.progress.broken(level, sentence)
+        if missing:
             raise EngineError(
-                f"{missing} of {len(self.planned)} repeats were not measured: {', '.join(self.given_up)} given up",
-                where=str(self.round.path),
+                f"{missing} of {planned} repeats were not measured: {', '.join(self.given_up)} given up",
+                where=where,
                 cure="mend the engine and go on with --resume; the rest is sealed",
+            )
+        if broken:
+            raise ConditionError(
+                f"sealed; conditions of its plan (fail_on) that are not met: {len(broken)}", where=where
             )
 
 

@@ -50,11 +50,21 @@ class Tally:
         if self._gaps:
             self.latencies["itl"].extend(_itl(events))
 
+    def join(self, other: Tally) -> None:
+        """Adds what another tally saw, its repeats apart from these."""
+        self.completed, self.failed = self.completed + other.completed, self.failed + other.failed
+        self.tokens = None if self.tokens is None or other.tokens is None else self.tokens + other.tokens
+        self._windows += other._all_windows()
+        for name, values in other.latencies.items():
+            self.latencies[name].extend(values)
+
     @property
     def window_s(self) -> float:
         """From the first start to the last text, summed over repeats."""
-        opened = [*self._windows, *([self._open] if self._open else [])]
-        return sum(until - since for since, until in opened) / 1e6
+        return sum(until - since for since, until in self._all_windows()) / 1e6
+
+    def _all_windows(self) -> list[tuple[int, int]]:
+        return [*self._windows, *([self._open] if self._open else [])]
 
     @property
     def output_throughput(self) -> float | None:

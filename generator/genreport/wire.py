@@ -11,13 +11,29 @@ import asyncio
 import os
 import ssl
 import time
-from collections.abc import AsyncIterator, Callable
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import Any, TypeVar
 
 import httptools
 import httpx
 
+try:
+    import uvloop
+except ImportError:
+    uvloop = None
+
 HEAD_BYTES = 100_000  # no head is nearly as large
+EVENTS = b"text/event-stream"
+STARTS = 8  # requests begun between two looks at the network: half a millisecond
+Result = TypeVar("Result")
 Take = Callable[[int, bytes], bool]  # a read's stamp and bytes of the body -> whether that is enough
+
+
+def run(main: Coroutine[Any, Any, Result]) -> Result:
+    """`asyncio.run` on uvloop where there is one: not on Windows."""
+    with asyncio.Runner(loop_factory=uvloop and uvloop.new_event_loop) as runner:
+        return runner.run(main)
 
 
 def monotonic_us() -> int:
@@ -128,6 +144,13 @@ class Answer(httpx.AsyncByteStream):
         return False
 
     # the client's side
+
+    @property
+    def is_plain_stream(self) -> bool:
+        """Whether it is an event stream as it is mostly sent: not an error, not compressed."""
+        told = {name.lower(): value for name, value in self.headers}
+        kind, coding = told.get(b"content-type", EVENTS), told.get(b"content-encoding", b"identity")
+        return self.status == 200 and kind.startswith(EVENTS) and coding == b"identity"
 
     async def head(self) -> None:
         """Waits for status and headers."""
@@ -242,6 +265,35 @@ class Line(asyncio.Protocol):
         await asyncio.sleep(0)  # the loop frees the socket in its next turn
 
 
+class Turnstile:
+    """Lets so many requests start in one turn of the event loop, so that many at once hold up no stamp of the others."""
+
+    def __init__(self) -> None:
+        self._entered = 0
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    async def enter(self) -> None:
+        loop = asyncio.get_running_loop()
+        if self._entered >= STARTS:
+            waiter = loop.create_future()
+            self._waiting.append(waiter)
+            await waiter
+            return
+        if not self._entered:
+            loop.call_soon(self._next_turn)
+        self._entered += 1
+
+    def _next_turn(self) -> None:
+        self._entered = 0
+        while self._waiting and self._entered < STARTS:
+            waiter = self._waiting.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                self._entered += 1
+        if self._entered:
+            asyncio.get_running_loop().call_soon(self._next_turn)
+
+
 class Wire(httpx.AsyncBaseTransport):
     """An httpx transport over `Line`s, for one server.
 
@@ -254,31 +306,41 @@ class Wire(httpx.AsyncBaseTransport):
         self._verify, self.keeps = verify, not fresh
         self._tls: ssl.SSLContext | None = None
         self.idle: list[Line] = []
+        self._turnstile = Turnstile()
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        extensions = request.extensions
+        whole = b"%bContent-Length: %d\r\n\r\n%b" % (head_of(request), len(request.content), request.content)
+        timeout, sent = extensions.get("timeout", {}), extensions.get("sent", _nothing)
+        answer = await self.ask(request.url, whole, timeout, sent)
+        return httpx.Response(answer.status, headers=answer.headers, stream=answer)
+
+    async def ask(
+        self,
+        url: httpx.URL,
+        request: bytes,
+        timeout: dict[str, float | None],  # noqa: ASYNC109 - as httpx's extension of that name
+        sent: Callable[[], None],
+    ) -> Answer:
+        """Sends a request that was made beforehand, and returns when the head of its answer is there."""
+        await self._turnstile.enter()
         kept = await self._kept()
         try:
-            answer = await self._asked(kept or await self._opened(request), request)
+            return await _asked(kept or await self._opened(url, timeout), request, timeout, sent)
         except DiedUnanswered:
             if kept is None:
                 raise
-            answer = await self._asked(await self._opened(request), request)
-        return httpx.Response(answer.status, headers=answer.headers, stream=answer)
+        return await _asked(await self._opened(url, timeout), request, timeout, sent)
+
+    async def open(self, url: httpx.URL, count: int, timeout: dict[str, float | None]) -> None:  # noqa: ASYNC109
+        """Has so many connections ready; where that fails, the requests will say why."""
+        missing = count - len(self.idle) if self.keeps else 0
+        opened = await asyncio.gather(*(self._opened(url, timeout) for _ in range(missing)), return_exceptions=True)
+        self.idle.extend(line for line in opened if isinstance(line, Line))
 
     async def aclose(self) -> None:
         while self.idle:
             await self.idle.pop().close()
-
-    async def _asked(self, line: Line, request: httpx.Request) -> Answer:
-        extensions = request.extensions
-        stall_s = extensions.get("timeout", {}).get("read")
-        answer = line.ask(_on_the_wire(request), stall_s, extensions.get("sent", _nothing))
-        try:
-            await answer.head()
-        except BaseException:
-            await answer.aclose()
-            raise
-        return answer
 
     async def _kept(self) -> Line | None:
         while self.idle:
@@ -288,8 +350,8 @@ class Wire(httpx.AsyncBaseTransport):
             await line.close()
         return None
 
-    async def _opened(self, request: httpx.Request) -> Line:
-        url, wait_s = request.url, request.extensions.get("timeout", {}).get("connect")
+    async def _opened(self, url: httpx.URL, timeout: dict[str, float | None]) -> Line:  # noqa: ASYNC109
+        wait_s = timeout.get("connect")
         if url.scheme not in ("http", "https") or not url.host:
             raise httpx.UnsupportedProtocol(f"{url} is no address of an HTTP server")
         if url.scheme == "https" and self._tls is None:
@@ -310,14 +372,23 @@ def _nothing() -> None:
     pass
 
 
-def _on_the_wire(request: httpx.Request) -> bytes:
-    """The request's bytes; a header that would smuggle in another is refused."""
-    head = b"".join(
-        [
-            request.method.encode(), b" ", request.url.raw_path, b" HTTP/1.1\r\n",
-            *(b"%b: %b\r\n" % header for header in request.headers.raw),
-        ]
-    )  # fmt: skip
-    if head.count(b"\n") != len(request.headers.raw) + 1 or head.count(b"\r") != len(request.headers.raw) + 1:
+async def _asked(line: Line, request: bytes, timeout: dict[str, float | None], sent: Callable[[], None]) -> Answer:  # noqa: ASYNC109
+    answer = line.ask(request, timeout.get("read"), sent)
+    try:
+        await answer.head()
+    except BaseException:
+        await answer.aclose()
+        raise
+    return answer
+
+
+def head_of(request: httpx.Request) -> bytes:
+    """The lines of a request's head but for its length; a header that would smuggle in another is refused."""
+    headers = [
+        header for header in request.headers.raw if header[0].lower() not in (b"content-length", b"transfer-encoding")
+    ]
+    first = b"%b %b HTTP/1.1\r\n" % (request.method.encode(), request.url.raw_path)
+    head = b"".join([first, *(b"%b: %b\r\n" % header for header in headers)])
+    if not head.count(b"\n") == head.count(b"\r") == len(headers) + 1:
         raise httpx.LocalProtocolError("a header holds the end of a line")
-    return b"%b\r\n%b" % (head, request.content)
+    return head

@@ -9,7 +9,7 @@ import asyncio
 import sys
 from pathlib import Path
 
-from genreport import load
+from genreport import load, wire
 from genreport.client import Call, Client, Clock
 from genreport.records import Request
 
@@ -33,12 +33,7 @@ async def hold(url: str, streams: int, requests: int, tokens: int, out: Path) ->
 
 def main(url: str, streams: str, requests: str, tokens: str, out: str, loop: str = "uvloop") -> None:
     held = hold(url, int(streams), int(requests), int(tokens), Path(out))
-    if loop == "uvloop":
-        import uvloop
-
-        uvloop.run(held)
-    else:
-        asyncio.run(held)
+    (wire.run if loop == "uvloop" else asyncio.run)(held)
 
 
 if __name__ == "__main__":

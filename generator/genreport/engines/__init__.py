@@ -1,11 +1,23 @@
 """The servers under test: a module for each kind with only what differs, and the process that runs one.
 
-Each kind's module has KIND, FRESH_CONNECTIONS, READY, METRICS, SLOTS, SAMPLED, BUSY, `body` and `facts`; `openai` is
-the plain case, which the others build on.
+Each kind's module has KIND, FRESH_CONNECTIONS, READY, METRICS, SLOTS, SAMPLING, ASKED, SAMPLED, BUSY, `body` and `facts`;
+`openai` is the plain case, which the others build on.
 """
 
 from types import ModuleType
+from typing import Any
 
-from genreport.engines import llamacpp, openai, vllm
+from genreport.engines import llamacpp, ollama, openai, sglang, tgi, vllm
 
-KINDS: dict[str, ModuleType] = {kind.KIND: kind for kind in (vllm, llamacpp, openai)}
+KINDS: dict[str, ModuleType] = {kind.KIND: kind for kind in (vllm, llamacpp, sglang, tgi, ollama, openai)}
+
+
+def sampled(kind: ModuleType, body: dict[str, Any], sampling: dict[str, Any]) -> dict[str, Any]:
+    """A kind's body with a plan's sampling parameters where its server looks for them; `null` takes a field out."""
+    if kind.SAMPLING is None:
+        return _without_nulls(body | sampling)
+    return body | {kind.SAMPLING: _without_nulls(body[kind.SAMPLING] | sampling)}
+
+
+def _without_nulls(fields: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}

@@ -13,6 +13,8 @@ FRESH_CONNECTIONS = True
 READY = "/health"
 METRICS: str | None = "/metrics"
 SLOTS: str | None = "/slots"
+SAMPLING: str | None = None
+ASKED = openai.ASKED
 SAMPLED = (
     "llamacpp:requests_processing",
     "llamacpp:requests_deferred",
@@ -23,7 +25,7 @@ SAMPLED = (
 BUSY = SAMPLED[:2]
 
 
-def body(model: str, prompt: list[int], output: int, seed: int) -> dict[str, Any]:
+def body(model: str, prompt: list[int] | str, output: int, seed: int) -> dict[str, Any]:
     """The plain request, uncached, with a count on every event, for one may hold several tokens."""
     return openai.body(model, prompt, output, seed) | {"timings_per_token": True, "cache_prompt": False}
 

@@ -15,20 +15,23 @@ FRESH_CONNECTIONS = False
 READY = "/v1/models"
 METRICS: str | None = None
 SLOTS: str | None = None
+# the key of the body that holds the sampling parameters, `None` = the body itself
+SAMPLING: str | None = None
+# what every body asks of the sampler, as the facts of a level tell it
+ASKED: dict[str, Any] = {"temperature": 0, "ignore_eos": True}
 # gauges and counters sampled during a level, and those among them that are 0 when the server is idle
 SAMPLED: tuple[str, ...] = ()
 BUSY: tuple[str, ...] = ()
 
 
-def body(model: str, prompt: list[int], output: int, seed: int) -> dict[str, Any]:
+def body(model: str, prompt: list[int] | str, output: int, seed: int) -> dict[str, Any]:
     """A greedy streaming completion of exactly `output` tokens."""
     return {
         "model": model,
         "prompt": prompt,
         "max_tokens": output,
-        "temperature": 0,
+        **ASKED,
         "seed": seed,
-        "ignore_eos": True,
         "stream": True,
         "stream_options": {"include_usage": True},
     }

@@ -13,6 +13,8 @@ FRESH_CONNECTIONS = False
 READY = "/health"
 METRICS: str | None = "/metrics"
 SLOTS: str | None = None
+SAMPLING: str | None = None
+ASKED = openai.ASKED
 SAMPLED = (
     "vllm:num_requests_running",
     "vllm:num_requests_waiting",
@@ -24,7 +26,7 @@ SAMPLED = (
 BUSY = SAMPLED[:2]
 
 
-def body(model: str, prompt: list[int], output: int, seed: int) -> dict[str, Any]:
+def body(model: str, prompt: list[int] | str, output: int, seed: int) -> dict[str, Any]:
     """The plain request and the token ids of every event: an event of partial UTF-8 has no text but an id."""
     return openai.body(model, prompt, output, seed) | {"return_token_ids": True}
 

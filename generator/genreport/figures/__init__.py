@@ -99,6 +99,7 @@ def compute(
     for name, unit, pointer in (("cores", "count", "/cores"), ("memory", "bytes", "/memory_bytes"),
                                 ("l3", "bytes", "/l3_bytes")):  # fmt: skip
         book.pointer(f"machine.{name}", unit, MACHINE, pointer)
+    client.ceiling(book)
     starts = layout.engines(round)
     for engine in starts:
         capacity.enter(book, engine)

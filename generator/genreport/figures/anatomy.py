@@ -38,7 +38,7 @@ STEPS = {
 
 def enter(book: Book, level: LevelView, kind: str) -> None:
     """Mean of each part of a level's wait, what is left over, and how many iterations mix prefill with decode."""
-    _PHASES_OF[kind](book, level)
+    _PHASES_OF.get(kind, _of_openai)(book, level)
     id, n = level.id, len(level.measured)
     book.derive(f"{id}.front_end", "s", "ttft - queue - prefill", front_end, n=n, ttft=f"{id}.ttft.mean",
                 queue=f"{id}.queue.mean", prefill=f"{id}.prefill.mean")  # fmt: skip
@@ -100,7 +100,15 @@ def _as_stated(book: Book, level: LevelView, *phases: str) -> None:
         book.derive(f"{level.id}.{phase}.mean", "s", "stated", lambda stated: stated, n=book[stated].n, stated=stated)
 
 
-_PHASES_OF = {"vllm": _of_vllm, "llamacpp": _of_llamacpp, "openai": _of_openai}
+def _of_queue(book: Book, level: LevelView) -> None:
+    """The queue from the engine's histogram, whose sum and count are exact; the rest as the answers state it."""
+    id = level.id
+    book.derive(f"{id}.queue.mean", "s", "time / requests", _mean,
+                time=f"{id}.queue_time", requests=f"{id}.queue_requests")  # fmt: skip
+    _as_stated(book, level, "prefill", "decode")
+
+
+_PHASES_OF = {"vllm": _of_vllm, "llamacpp": _of_llamacpp, "sglang": _of_queue, "tgi": _of_queue}
 
 
 # ------------------------------------------------------------------------------------- what shares a step
@@ -111,7 +119,9 @@ def _mixed(book: Book, level: LevelView, kind: str) -> None:
     id = level.id
     if kind != "vllm":
         for name, (unit, formula) in STEPS.items():
-            book.missing(f"{id}.{name}", unit, formula, say(f"missing.steps_{kind}"))
+            book.missing(
+                f"{id}.{name}", unit, formula, say(f"missing.steps_{'llamacpp' if kind == 'llamacpp' else 'openai'}")
+            )
         return
     for scope, files, rows in level.each():
         _iterations(book, scope, files, bool(len(rows.measured)))

@@ -16,6 +16,7 @@ from genreport.figures.book import Book
 from genreport.figures.frames import table
 from genreport.figures.layout import LevelView, TestView
 from genreport.provenance import MEASURED, Rows
+from genreport.records import OF_WORDS
 from genreport.rounds import Level
 from genreport.words import say
 
@@ -116,4 +117,4 @@ def _form(book: Book, engine: str) -> str:
     names = (engine, facts.variant_of if facts else None)
     entries = [entry for entry in book.round.plan.get("engines") or () if isinstance(entry, dict)]
     entry = next((entry for entry in entries if entry.get("id") in names), {})
-    return entry.get("prompt") or ("text" if facts and facts.kind == "openai" else "ids")
+    return entry.get("prompt") or ("text" if facts and facts.kind in OF_WORDS else "ids")

@@ -7,6 +7,7 @@ import numpy as np
 from genreport.figures.book import Book
 from genreport.figures.latency import few
 from genreport.figures.layout import LevelView
+from genreport.rounds import MACHINE
 from genreport.words import say
 
 LAGS = {"p50": 50, "p99": 99, "max": 100}
@@ -24,6 +25,7 @@ def enter(book: Book, level: LevelView) -> None:
         observed = book.observed(level.ids(f"client_lag.{name}"))
         book.derive(f"{level.id}.client_lag.{name}", "s", "max(repeats)", lambda repeats: repeats.max(),
                     n=sum(book[id].n for id in observed), repeats=observed)  # fmt: skip
+    _load(book, level)
     book.derive(
         f"{level.id}.client_cpu_share",
         "share",
@@ -32,6 +34,26 @@ def enter(book: Book, level: LevelView) -> None:
         cpu=level.ids("client_cpu_s"),
         wall=level.ids("client_wall_s"),
     )
+
+
+def ceiling(book: Book) -> None:
+    """Events a second that the client of this machine reads at most; rounds before it was measured lack it."""
+    if book.round.machine.client is None:
+        return
+    book.pointer("machine.client_events", "count", MACHINE, "/client/events")
+    book.pointer("machine.client_wall", "s", MACHINE, "/client/wall_us", formula="field / 1e6",
+                 function=lambda us: us / 1e6)  # fmt: skip
+    book.derive("machine.client_ceiling", "1/s", "events / wall", lambda events, wall: events / wall,
+                events="machine.client_events", wall="machine.client_wall")  # fmt: skip
+
+
+def _load(book: Book, level: LevelView) -> None:
+    """The level's tokens, as many events at most, as a share of the ceiling."""
+    throughput = f"{level.id}.output_throughput"
+    if book.value("machine.client_ceiling") and book.value(throughput) is not None:
+        book.derive(f"{level.id}.client_load", "share", "throughput / ceiling",
+                    lambda throughput, ceiling: throughput / ceiling,
+                    throughput=throughput, ceiling="machine.client_ceiling")  # fmt: skip
 
 
 def _lag(book: Book, id: str, file: str, q: int, n: int) -> None:

@@ -72,7 +72,7 @@ def _computed_twice(book: Book, level: LevelView, kind: str) -> None:
                     failed=f"{id}.failed")  # fmt: skip
     else:
         for way in ("log", "iterations"):
-            why = "missing.unknown_kind" if kind == "openai" else "missing.llamacpp_preempts_nothing"
+            why = "missing.llamacpp_preempts_nothing" if kind == "llamacpp" else "missing.unknown_kind"
             book.missing(f"{id}.cliff.recomputed_by_{way}", "tokens", "computed - asked", say(why))
         if kind == "llamacpp":
             _again(book, id, "counter", f"{id}.engine_prompt_tokens")
@@ -175,7 +175,7 @@ def _phase(book: Book, id: str, kind: str, phase: str) -> None:
     if kind == "llamacpp" and phase == "queue":
         book.derive(mean, "s", "waiting / rate", lambda waiting, rate: waiting / rate, notes=("by_little",),
                     waiting=f"{id}.waiting.mean", rate=f"{id}.request_throughput")  # fmt: skip
-    elif kind == "vllm" and book.value(f"{id}.{phase}_requests"):
+    elif f"{id}.{phase}_requests" in book.ledger and book.value(f"{id}.{phase}_requests"):
         book.derive(mean, "s", "time / requests", lambda time, requests: time / requests,
                     time=f"{id}.{phase}_time", requests=f"{id}.{phase}_requests")  # fmt: skip
     else:

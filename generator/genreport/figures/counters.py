@@ -42,7 +42,22 @@ LLAMACPP: dict[str, tuple[str, ...]] = {
     "iterations": ("llamacpp:n_decode_total",),
     "busy_slots": ("llamacpp:n_busy_slots_per_decode",),
 }
-COUNTERS = {"vllm": VLLM, "llamacpp": LLAMACPP, "openai": {}}
+# only what is known to mean the same; tokens of SGLang's cache are counted by source, so their sum is not known to be
+SGLANG: dict[str, tuple[str, ...]] = {
+    "engine_requests": ("sglang:num_requests_total",),
+    "engine_prompt_tokens": ("sglang:prompt_tokens_total",),
+    "engine_generation_tokens": ("sglang:generation_tokens_total",),
+    "queue_time": ("sglang:queue_time_seconds_sum",),
+    "queue_requests": ("sglang:queue_time_seconds_count",),
+}
+TGI: dict[str, tuple[str, ...]] = {
+    "engine_requests": ("tgi_request_success",),
+    "engine_prompt_tokens": ("tgi_request_input_length_sum",),
+    "engine_generation_tokens": ("tgi_request_generated_tokens_sum",),
+    "queue_time": ("tgi_request_queue_duration_sum",),
+    "queue_requests": ("tgi_request_queue_duration_count",),
+}
+COUNTERS = {"vllm": VLLM, "llamacpp": LLAMACPP, "sglang": SGLANG, "tgi": TGI, "ollama": {}, "openai": {}}
 UNITS = {
     "counted_read_bytes": "bytes",
     "counted_flops": "FLOP",
@@ -165,7 +180,8 @@ def _shares(book: Book, scope: str, kind: str) -> None:
         book.missing(f"{scope}.preemptions", "count", "sum(repeats)", say("missing.llamacpp_no_counter"))
     else:
         for name, unit in (("prefix_hit_share", "share"), ("tokens_per_iteration", "tokens"), ("preemptions", "count")):
-            book.missing(f"{scope}.{name}", unit, "after - before", say("missing.unknown_kind"))
+            why = "missing.no_such_counter" if COUNTERS[kind] else "missing.unknown_kind"
+            book.missing(f"{scope}.{name}", unit, "after - before", say(why))
 
 
 def hit_share(hits: float, queries: float) -> float:

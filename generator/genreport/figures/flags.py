@@ -11,6 +11,8 @@ from genreport.figures.layout import EngineView, LevelView
 PREFIX_HITS = 0.01
 FLIGHT = 0.9
 LAG = 0.1
+BUNCHED = 0.5  # of the gaps are 0: then the median gap is none
+CLIENT_LOAD = 0.8  # of the ceiling: past it the client may be what is measured
 SPREAD_OF_ONE = 0.03
 
 
@@ -37,14 +39,23 @@ def of_level(book: Book, level: LevelView, before: LevelView | None) -> Iterator
         yield Flag(id, "prefix_cache", (f"{id}.prefix_hit_share",))
     if (book.value(f"{id}.in_flight_ratio") or 1) < FLIGHT:
         yield Flag(id, "in_flight", (f"{id}.in_flight_ratio", f"{id}.mean_in_flight", f"{id}.concurrency"))
-    lag, itl = (book.value(f"{id}.{name}") for name in ("client_lag.p99", "itl.p50"))
-    if lag is not None and itl is not None and lag > LAG * itl:
-        yield Flag(id, "client_lag", (f"{id}.client_lag.p99", f"{id}.itl.p50"))
+    yield from _stamps(book, id)
     if (book.value(f"{id}.requests") or 0) < 2 * level.concurrency:
         yield Flag(id, "few_requests", (f"{id}.requests", f"{id}.concurrency"))
     if len({repeat.facts.launch for repeat in level.repeats}) > 1:
         yield Flag(id, "restarted", (), {"launches": ", ".join(repeat.facts.launch for repeat in level.repeats)})
     yield from _checks(book, id)
+
+
+def _stamps(book: Book, id: str) -> Iterator[Flag]:
+    """How far the times of single events can be trusted."""
+    lag, itl = (book.value(f"{id}.{name}") for name in ("client_lag.p99", "itl.p50"))
+    if lag is not None and itl is not None and lag > LAG * itl:
+        yield Flag(id, "client_lag", (f"{id}.client_lag.p99", f"{id}.itl.p50"))
+    if (book.value(f"{id}.client_load") or 0) > CLIENT_LOAD:
+        yield Flag(id, "client_limit", (f"{id}.client_load", f"{id}.output_throughput", "machine.client_ceiling"))
+    if (book.value(f"{id}.coalesced_share") or 0) > BUNCHED:
+        yield Flag(id, "coalesced", (f"{id}.coalesced_share", f"{id}.itl.p50"))
 
 
 def _falls(book: Book, id: str, before: str) -> Flag | None:

@@ -27,9 +27,9 @@ NONE = {"vllm": "missing.vllm_no_graphs", "openai": "missing.unknown_kind"}
 def enter(book: Book, level: LevelView, kind: str) -> None:
     """`graph_reuse` of a level, with its lowest and highest repeat."""
     id = level.id
-    if kind in NONE:
+    if kind != "llamacpp":
         for name, formula in (("", FORMULA), (".min", "min(repeats)"), (".max", "max(repeats)")):
-            book.missing(f"{id}.graph_reuse{name}", "share", formula, say(NONE[kind]))
+            book.missing(f"{id}.graph_reuse{name}", "share", formula, say(NONE.get(kind, NONE["openai"])))
         return
     for scope, files, _ in level.each():
         _repeat(book, scope, files)

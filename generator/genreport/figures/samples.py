@@ -27,6 +27,14 @@ GAUGES: dict[str, dict[str, tuple[str, ...]]] = {
         **MEMORY,
     },
     "llamacpp": {"running": ("llamacpp:requests_processing",), "waiting": ("llamacpp:requests_deferred",), **MEMORY},
+    "sglang": {
+        "running": ("sglang:num_running_reqs",),
+        "waiting": ("sglang:num_queue_reqs",),
+        "kv_use": ("sglang:token_usage",),
+        **MEMORY,
+    },
+    "tgi": {"running": ("tgi_batch_current_size",), "waiting": ("tgi_queue_size",), **MEMORY},
+    "ollama": MEMORY,
     "openai": MEMORY,
 }
 UNITS = {"running": "1", "waiting": "1", "kv_use": "share", "memory": "bytes"}

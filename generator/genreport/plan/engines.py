@@ -12,11 +12,12 @@ from pydantic import Field, JsonValue, StringConstraints, field_validator, model
 from genreport.machine import cpu_set
 from genreport.plan.levels import PlannedTest
 from genreport.plan.parts import ENV_NAME, VARIABLE, Count, CountFromZero, Id, Names, Part, Positive, Words
+from genreport.records import OF_WORDS, EngineKind
 
 # what the runner sets in every request body itself, so that a level is what its plan says
 OWN_FIELDS = {
-    "best_of", "echo", "max_completion_tokens", "max_tokens", "messages", "model", "prompt", "seed", "stream",
-    "stream_options",
+    "best_of", "details", "echo", "inputs", "max_completion_tokens", "max_new_tokens", "max_tokens", "messages", "model",
+    "num_predict", "prompt", "raw", "seed", "stream", "stream_options",
 }  # fmt: skip
 
 
@@ -76,7 +77,7 @@ class Sampled(Part):
     def _allowed(cls, given: dict[str, Any]) -> dict[str, Any]:
         if own := sorted(OWN_FIELDS & set(given)):
             raise ValueError(f"the runner itself sets {', '.join(own)}; leave it out")
-        if given.get("n", 1) != 1:
+        if given.get("n") not in (None, 1) or given.get("n") is True:
             raise ValueError("n must be 1: one answer a request")
         return given
 
@@ -95,7 +96,7 @@ class EngineFields(Sampled):
     """What every engine has; `url` is the server's root (without `/v1`), sizes are in bytes."""
 
     id: Id
-    kind: Literal["vllm", "llamacpp", "openai"]
+    kind: EngineKind
     baseline: bool = False
     model: str
     precision: str | None = None
@@ -139,7 +140,7 @@ class EngineFields(Sampled):
 
     @property
     def prompt_form(self) -> Literal["ids", "text"]:
-        return self.prompt or ("text" if self.kind == "openai" else "ids")
+        return self.prompt or ("text" if self.kind in OF_WORDS else "ids")
 
 
 class Engine(EngineFields):

@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from genreport.plan.levels import TESTS
 from genreport.plan.model import Plan
 from genreport.plan.parts import ENV_NAME, VARIABLE, Part, expand, listed, split_command
-from genreport.records import ID
+from genreport.records import ID, EngineKind
 
 Loc = tuple[str | int, ...]
 Found = Iterator[tuple[Loc, str]]
@@ -228,7 +228,7 @@ def _unknown_names(raw: Any) -> Found:
 def hidden_ids(raw: Any) -> Found:
     """Texts to redact that are part of an id: folders and records of the round carry the ids as they are."""
     engines = [id for _, entry in _maps(raw, "engines") for _, id in _engine_ids(entry)]
-    ids = [*engines, *(str(test.get("id")) for _, test in _maps(raw, "tests")), "vllm", "llamacpp", "openai"]
+    ids = [*engines, *(str(test.get("id")) for _, test in _maps(raw, "tests")), *get_args(EngineKind)]
     for place, text in enumerate(_list(raw, "redact")):
         if text and (id := next((id for id in ids if str(text) in id), None)):
             yield ("redact", place), f"{str(text)!r} is part of {id!r}, which the round can not do without; rename one"

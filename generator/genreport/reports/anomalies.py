@@ -17,6 +17,7 @@ REUSE_APART = 0.5
 # flags that name a cause by themselves
 CAUSE_OF = {
     "client_lag": "client",
+    "client_limit": "client",
     "failed": "failed",
     "short": "short",
     "prefix_cache": "prefix",

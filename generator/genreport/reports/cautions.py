@@ -15,7 +15,7 @@ FLAGGED = {
     "prefix_cache": ("prefix_cache",),
     "short": ("short",),
     "few": ("few_requests",),
-    "late": ("client_lag",),
+    "late": ("client_lag", "client_limit"),
     "load": ("in_flight",),
     "drop": ("drop",),
     "failed": ("failed",),

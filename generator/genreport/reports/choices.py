@@ -11,7 +11,7 @@ from genreport.figures.choosing import RANGE_ENDS, Fronts, Slo, common, compared
 from genreport.provenance import Quantity
 
 # what a flag does to the throughput of its level, where that is known
-LOWERS, RAISES = {"drop", "client_lag", "in_flight"}, {"prefix_cache"}
+LOWERS, RAISES = {"drop", "client_lag", "client_limit", "in_flight"}, {"prefix_cache"}
 
 
 @dataclass(frozen=True)

@@ -118,7 +118,7 @@ def cliffs(figures: Figures, engines: Iterable[str]) -> list[CliffOf]:
 def allocation(figures: Figures, engine: str) -> str:
     """How an engine hands out KV: `blocks` of a shared pool, fixed `slots`, a `unified` cache, or `unknown`."""
     facts = next((start.facts for start in figures.starts if start.id == engine), None)
-    if facts is None or facts.kind == "openai":
+    if facts is None or facts.kind not in ("vllm", "llamacpp"):
         return "unknown"
     if facts.kind == "vllm":
         return "blocks"

@@ -12,6 +12,7 @@ from typing import Any
 
 from genreport import rounds
 from genreport.client import Call, Client, Clock
+from genreport.engines import sampled
 from genreport.engines.server import Samples, Server
 from genreport.errors import EngineError
 from genreport.load import Honesty, closed_loop
@@ -168,13 +169,12 @@ class Session:
         calls = []
         for index in range(step.test.warmup if warmup else step.level.requests):
             prompt = self.prompts(f"{step.seed}/{'warmup/' if warmup else ''}{index}", shape.input)
-            body = self.server.kind.body(self.engine.model, prompt, shape.output, step.seed) | sampling
+            plain = self.server.kind.body(self.engine.model, prompt, shape.output, step.seed)
             calls.append(
                 Call(
                     index=index,
                     seed=step.seed,
-                    # a setting of null takes a field out, for servers that refuse it
-                    body={name: value for name, value in body.items() if value is not None},
+                    body=sampled(self.server.kind, plain, sampling),
                     asked_input=shape.input,
                     asked_output=shape.output,
                     warmup=warmup,
@@ -213,5 +213,5 @@ class Session:
             "requests": level.requests,
             "warmup": step.test.warmup,
             "seed": step.seed,
-            "sampling": {"temperature": 0, "ignore_eos": True, **self.written.sampling},
+            "sampling": {**self.server.kind.ASKED, **self.written.sampling},
         }
