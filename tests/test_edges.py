@@ -74,13 +74,13 @@ CASES: dict[str, dict] = {
     "preemptions": {"tests": ALL, "preemptions": 40},
     "two alike": {"tests": ALL[:1], "engines": OPENAI, "repeats": 2},
 }
-READ = ("index.md", "concurrency/index.md", "ttft/index.md", "kv/index.md", "cliff/index.md")
+EVIDENCE = "evidence/index.md"
 
 
 def pages(path: Path, **what: object) -> dict[str, str]:
     figures = compute(compose_round(path / "composed", **{"slos": SLOS, "repeats": 1} | what))
     shared = shared_context(figures)
-    return {page.path: write(page, figures.ledger, shared).text for page in all_pages(figures) if page.path in READ}
+    return {page.path: write(page, figures.ledger, shared).text for page in all_pages(figures) if page.path != EVIDENCE}
 
 
 @pytest.fixture(scope="module")
@@ -120,11 +120,12 @@ def test_every_page_of_an_edge_round_reads_sensibly(told, case):
 
 NAMES = ("vllm-bf16", "llamacpp-q4", "plain", "other", "normal", "llama.cpp")
 # these say of a page that a cell may be n/a
-ABOUT = ("† too few", "No level is flagged", "beyond the prompts asked, by the log")
+ABOUT = ("† too few", "No level is flagged", "beyond the prompts asked, by the log", "What the data says")
 
 
 def sentences(markup: str, tag: str = "p|li") -> list[str]:
     """The paragraphs and list items of a page, without those that speak of n/a itself and without the ceilings."""
+    markup = re.sub(r'<ul class="gr-words" hidden>.*?</ul>', "", markup, flags=re.S)  # for guide.js to choose among
     found = re.findall(rf"<(?:{tag})\b[^>]*>(.*?)</(?:{tag})>", markup, re.S)
     said = (" ".join(plain(f"------{text}").split()) for text in found)
     return [re.sub(r"Ceilings: .*", "", text) for text in said if text and not text.startswith(ABOUT)]
@@ -374,6 +375,15 @@ def test_the_curve_says_what_failed(told, case, said):
         ("cliff", "one llama.cpp only", "running on average, as many as it announced (16)."),
         ("cliff", "one llama.cpp only", "only the counter of llamacpp-q4 tells: 0 tokens of prefill beyond the prompts asked"),
         ("cliff", "no counters", "--max-num-seqs to 42: the pool of 46,592 tokens over 1,024 tokens in and 64 tokens out holds"),
+        ("head-to-head-other", "nothing stated", "plain completed requests, but its throughput cannot be told: the server gave no"),
+        ("head-to-head-other", "nothing stated", "so there is no throughput to compare."),
+        ("head-to-head-llamacpp-q4", "the challenger failed", "completed no request at any level that both ran"),
+        ("head-to-head-llamacpp-q4", "one level only", "throughput: vllm-bf16 is ahead at C = 4."),
+        ("head-to-head-llamacpp-q4", "one level only", "held against a step: no common level at C = 1."),
+        ("guide", "nothing stated", "requests completed, but their throughput cannot be told, so nothing here speaks for an engine."),
+        ("guide", "nothing stated", "64 tokens in, 16 tokens out, C requests in flight"),
+        ("guide", "all failed", "No request of this sweep succeeded, so nothing here speaks for an engine."),
+        ("guide", "no scrapes", "No engine of this round announced one."),
     ],
 )  # fmt: skip
 def test_a_report_says_what_an_edge_round_allows(told, page, case, said):
@@ -385,3 +395,11 @@ def test_walls_that_turn_and_turn_back_are_not_said_to_stay():
 
     cases = (["memory"], ["memory", "memory"], ["memory", "arithmetic"], ["memory", "arithmetic", "memory"], [])
     assert [_wall_case(nearer) for nearer in cases] == ["one", "stays", "turns", "wavers", "unknown"]
+
+
+def test_the_guide_leaves_out_what_no_engine_shows(told):
+    for case in ("all failed", "the challenger failed", "one level only", "nothing stated", "no scrapes"):
+        answer, _, rest = line(told(case)["guide/index.md"]).partition("Who asks?")
+        assert "n/a" not in answer.partition("Evidence")[0], case
+        advice = rest.partition("Set the limit first")[2].partition("Compare the output tokens")[0]
+        assert "n/a" not in advice, case

@@ -43,7 +43,7 @@ def ceiling(book: Book) -> None:
     book.pointer("machine.client_events", "count", MACHINE, "/client/events")
     book.pointer("machine.client_wall", "s", MACHINE, "/client/wall_us", formula="field / 1e6",
                  function=lambda us: us / 1e6)  # fmt: skip
-    book.derive("machine.client_ceiling", "1/s", "events / wall", lambda events, wall: events / wall,
+    book.derive("machine.client_ceiling", "events/s", "events / wall", lambda events, wall: events / wall,
                 events="machine.client_events", wall="machine.client_wall")  # fmt: skip
 
 

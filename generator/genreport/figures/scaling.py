@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from scipy.optimize import least_squares, nnls
 
 from genreport.display import digits
 from genreport.figures.book import Absent, Book
@@ -39,6 +38,8 @@ def knee(c: np.ndarray, x: np.ndarray) -> float | None:
 
 def usl(c: np.ndarray, x: np.ndarray) -> tuple[float, float, float]:
     """λ, σ, κ of X = λC / (1 + σ(C−1) + κC(C−1)), least squares on X, λ not negative, σ and κ between 0 and 1."""
+    from scipy.optimize import least_squares  # takes half a second, which an unchanged site need not wait
+
     c, x = np.asarray(c, dtype=float), np.asarray(x, dtype=float)
     shape = np.column_stack([np.ones_like(c), c - 1, c * (c - 1)])
     unit = float(x.max())
@@ -58,6 +59,8 @@ def usl(c: np.ndarray, x: np.ndarray) -> tuple[float, float, float]:
 
 def _starts(c: np.ndarray, x: np.ndarray, shape: np.ndarray) -> Iterator[list[float]]:
     """Where to begin: C/X is linear in (1, σ, κ)/λ, and that solution is near; the others lie in other valleys."""
+    from scipy.optimize import nnls
+
     linear = nnls(shape * (x / c)[:, None], np.ones_like(c))[0]
     near = np.clip(linear[1:] / linear[0], 0, 1) if linear[0] > 0 else (1.0, 1.0)
     for sigma, kappa in (near, *USL_STARTS):

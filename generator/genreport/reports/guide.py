@@ -98,6 +98,7 @@ def _context(figures: Figures, test: TestView) -> dict[str, Any]:
     peak = chooser.at_peak()
     return {
         "test": test,
+        "shape": test.levels_of(test.engines[0])[0].id,
         "limits": limits,
         "loads": loads,
         "peak": peak,

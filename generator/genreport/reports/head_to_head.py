@@ -36,7 +36,10 @@ RANGED = ("output_throughput", *steady.RANGED)
 
 @dataclass(frozen=True)
 class Pairing:
-    """One level of both engines side by side: who wins it by each figure, and by which of them their repeats overlap."""
+    """One level of both engines side by side: who wins it by each figure, and by which of them their repeats overlap.
+
+    `known` are the figures that both have; `measured`: both have a throughput.
+    """
 
     name: str
     base: str
@@ -44,6 +47,7 @@ class Pairing:
     ratio: Quantity | None
     winners: dict[str, str | None]
     overlaps: frozenset[str]
+    known: frozenset[str]
     measured: bool
 
     def scope(self, side: str) -> str:
@@ -60,6 +64,20 @@ class Tally:
     other: tuple[Pairing, ...]
     even: tuple[Pairing, ...]
     close: tuple[Pairing, ...]
+
+    @property
+    def told(self) -> bool:
+        """Whether both show the figure at some level."""
+        return bool(self.base or self.other or self.even)
+
+
+@dataclass(frozen=True)
+class Silent:
+    """An engine without a throughput at any common level, and whether it completed requests all the same."""
+
+    engine: str
+    side: str
+    completed: bool
 
 
 def pages(figures: Figures) -> list[Page]:
@@ -85,7 +103,12 @@ def _page(figures: Figures, test: TestView, base: str, other: str) -> Page:
         "scope": scope,
         "pairs": pairs,
         "measured": measured,
-        "silent": [(e, side) for e, side in ((base, "base"), (other, "other")) if _silent(figures, pairs, side)],
+        "silent": [
+            found
+            for engine, side in ((base, "base"), (other, "other"))
+            if (found := _silent(figures, pairs, engine, side))
+        ],
+        "repeated": any(_value(figures, f"{pair.base}.output_throughput.min") is not None for pair in measured),
         "crossings": _crossings(figures, scope),
         "crossing_case": _crossing_case(figures, scope, measured),
         "tallies": [_tally(figure, ratio, base, pairs) for ratio, figure in RATIOS.items() if figure in BETTER],
@@ -124,6 +147,9 @@ def _pair(figures: Figures, test: TestView, base: str, other: str, name: str) ->
         ratio=figures.ledger.get(f"pair.{test.id}.{base}.{other}.ratio_{name}"),
         winners={figure: _winner(figures, figure, best, {base: a, other: b}) for figure, best in BETTER.items()},
         overlaps=frozenset(figure for figure in RANGED if _overlap(figures, f"{a}.{figure}", f"{b}.{figure}")),
+        known=frozenset(
+            figure for figure in BETTER if None not in (_value(figures, f"{level}.{figure}") for level in (a, b))
+        ),
         measured=all(_value(figures, f"{level}.output_throughput") for level in (a, b)),
     )
 
@@ -150,14 +176,17 @@ def _tally(figure: str, ratio: str, base: str, pairs: list[Pairing]) -> Tally:
         ratio,
         base=tuple(pair for pair in won if pair.winners[figure] == base),
         other=tuple(pair for pair in won if pair.winners[figure] != base),
-        even=tuple(pair for pair in pairs if pair.measured and not pair.winners[figure]),
+        even=tuple(pair for pair in pairs if figure in pair.known and not pair.winners[figure]),
         close=tuple(pair for pair in won if figure in pair.overlaps),
     )
 
 
-def _silent(figures: Figures, pairs: list[Pairing], side: str) -> bool:
-    """Whether an engine delivered nothing at any common level."""
-    return bool(pairs) and not any(_value(figures, f"{pair.scope(side)}.output_throughput") for pair in pairs)
+def _silent(figures: Figures, pairs: list[Pairing], engine: str, side: str) -> Silent | None:
+    """The engine, if it has a throughput at no common level."""
+    scopes = [pair.scope(side) for pair in pairs]
+    if not scopes or any(_value(figures, f"{scope}.output_throughput") for scope in scopes):
+        return None
+    return Silent(engine, side, completed=any(_value(figures, f"{scope}.completed") for scope in scopes))
 
 
 def _crossings(figures: Figures, scope: str) -> list[Quantity]:
