@@ -9,7 +9,7 @@ READY := $(VENV)/.ready
 # fast tests by two processes, a file by one of them; those with servers and browsers one after the other
 BOTH := -n 2 --dist loadfile
 
-.PHONY: bench bench-client site serve test check lint lock clean browser
+.PHONY: bench bench-client soak site serve test check lint lock clean browser
 
 site: $(READY)  ## build the site of the committed rounds, or of those that ROUNDS names
 ifdef ROUNDS
@@ -56,6 +56,9 @@ bench: $(READY)  ## how long publishing takes and what its pages weigh; BENCH="-
 
 bench-client: $(READY)  ## the client against a server whose truth is known; PEERS="--vllm VENV --tokenizer DIR …" adds others
 	$(BIN)/python tests/benchmarks/client.py $(PEERS)
+
+soak: $(READY)  ## a million requests against the null server: the slope of the client's memory; SOAK=100000 for fewer
+	$(BIN)/python tests/benchmarks/soak.py $(SOAK)
 
 clean:
 	rm -rf $(VENV) site dist build docs/rounds .pytest_cache .ruff_cache .hypothesis

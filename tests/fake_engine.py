@@ -8,6 +8,8 @@ import json
 import os
 import re
 import signal
+import threading
+import time
 from typing import Any
 
 METRICS = """\
@@ -111,9 +113,19 @@ async def send(writer: asyncio.StreamWriter, payload: str) -> None:
     await writer.drain()
 
 
+def flood() -> None:
+    """A megabyte of lines every ten milliseconds."""
+    block = (b"x" * 99 + b"\n") * 10_000
+    while True:
+        os.write(1, block)
+        time.sleep(0.01)
+
+
 async def serve(options: argparse.Namespace) -> None:
     server = await asyncio.start_server(Server(options).connection, "127.0.0.1", options.port)
     print(f"KV cache size: 1,000 tokens; listening; {options.say}", flush=True)
+    if options.flood:
+        threading.Thread(target=flood, daemon=True).start()
     async with server:
         await server.serve_forever()
 
@@ -129,5 +141,6 @@ if __name__ == "__main__":
     parser.add_argument("--model", default="tiny")
     parser.add_argument("--healthy", type=int, default=10**9, help="how many looks find it so")
     parser.add_argument("--fail-every", type=int, default=0)
+    parser.add_argument("--flood", action="store_true", help="log 100 MB/s")
     parser.add_argument("--gap-s", type=float, default=0.001)
     asyncio.run(serve(parser.parse_args()))

@@ -721,8 +721,11 @@ def test_back_and_forward_keep_the_place_and_the_tools(served, page):
     page.go_forward()
     page.wait_for_url(re.compile("/ttft/"))
     assert page.evaluate("window.neverReloaded") is True
-    tables = page.locator(".md-content table.gr-table").count()
-    assert page.locator(".gr-tools button").count() == tables + page.locator(".md-content .gr-chart").count()
+    # the page of before may still be on its way out
+    page.wait_for_function(
+        "document.querySelectorAll('.gr-tools button').length ==="
+        " document.querySelectorAll('.md-content table.gr-table, .md-content .gr-chart').length"
+    )
     assert page.problems == []
 
 

@@ -16,7 +16,7 @@ TURN_S = 0.0002  # reading done between two turns of the loop, which delays a st
 IDLE_S = 0.00005  # a turn shorter than this had nothing else to do
 PATIENCE_S = 0.02  # how long reading waits for such a turn
 COLLECT = 2000, 20, 1000  # objects, and collections of each generation before one of the next
-MOST_BYTES = 64 << 20  # with more than this unread it waits no more
+MOST_BYTES = 16 << 20  # with more than this unread it waits no more: a saturated client keeps this much
 
 
 @contextmanager

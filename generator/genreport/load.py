@@ -13,6 +13,13 @@ from genreport.records import ClientFacts, Request
 LAG_PERIOD_US = 50_000
 
 
+def suspended_ns() -> int | None:
+    """How long this machine slept since it was started; `None` where the system does not say."""
+    if not hasattr(time, "CLOCK_BOOTTIME"):
+        return None
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME) - time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+
+
 async def closed_loop(
     client: Client, calls: Iterable[Call], concurrency: int, clock: Clock, on_done: Callable[[Request], None]
 ) -> None:
@@ -67,6 +74,7 @@ class Honesty:
         self._lag_us: list[int] = []
 
     async def __aenter__(self) -> Honesty:
+        self._suspended_ns = suspended_ns()
         self._wall_ns, self._cpu_ns = time.monotonic_ns(), time.process_time_ns()
         self._sampling = asyncio.create_task(self._sample())
         return self
@@ -77,9 +85,18 @@ class Honesty:
             lag_us=self._lag_us,
             cpu_us=(time.process_time_ns() - self._cpu_ns) // 1000,
             wall_us=(time.monotonic_ns() - self._wall_ns) // 1000,
+            slept_us=self._slept_us(),
         )
         self._sampling.cancel()
         await asyncio.gather(self._sampling, return_exceptions=True)
+
+    def _slept_us(self) -> int | None:
+        """Below a millisecond it is the time between two readings of clocks."""
+        now_ns = suspended_ns()
+        if now_ns is None or self._suspended_ns is None:
+            return None
+        slept_us = (now_ns - self._suspended_ns) // 1000
+        return slept_us if slept_us >= 1000 else 0
 
     async def _sample(self) -> None:
         while True:

@@ -159,7 +159,7 @@ class ClientFacts(Record):
     """What the client can say about its own honesty in one repeat of a level.
 
     `lag_us`: how late the event loop woke from each of a series of sleeps of `lag_period_us`; `cpu_us` and `wall_us`
-    from the first measured request's due time to the last one's end.
+    from the first measured request's due time to the last one's end; `slept_us`: how long the machine was suspended then.
     """
 
     KEPT = frozenset({"lag_us"})
@@ -168,6 +168,7 @@ class ClientFacts(Record):
     lag_us: list[int]
     cpu_us: int
     wall_us: int
+    slept_us: int | None = None
 
 
 class LevelFacts(Record):

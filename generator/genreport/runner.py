@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
 from collections import defaultdict, deque
@@ -26,6 +27,8 @@ from genreport.verdict import broken_conditions
 
 # deaths in a row after which an engine is not started again
 CRASHES = 3
+# of the disk, not of a connection
+DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO}
 UNITS = {"bandwidth": "B/s", "flops": "FLOP/s"}
 
 
@@ -41,9 +44,10 @@ def run(plan_path: str | Path, out: str | Path, *, resume: bool = False, progres
         recording.read_models()
         recording.open(resume)
         shown.started(str(recording.round.path), len(recording.planned), len(recording.ahead()))
-        recording.describe_machine()
-        recording.measure()
-        recording.close()
+        with _disk_of(recording):
+            recording.describe_machine()
+            recording.measure()
+            recording.close()
 
 
 class Recording:
@@ -190,6 +194,22 @@ class Recording:
             raise ConditionError(
                 f"sealed; conditions of its plan (fail_on) that are not met: {len(broken)}", where=where
             )
+
+
+@contextmanager
+def _disk_of(recording: Recording) -> Iterator[None]:
+    """A disk that takes no more ends the recording in one line; what is sealed is kept."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in DISK:
+            raise
+        planned = len(recording.planned)
+        raise RoundError(
+            f"{os.strerror(error.errno)}; {planned - len(recording.ahead())} of {planned} repeats are kept",
+            where=str(recording.round.path),
+            cure="make room and go on with --resume",
+        ) from error
 
 
 def _endings() -> list[int]:

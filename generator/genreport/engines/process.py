@@ -7,6 +7,7 @@ import os
 import shlex
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,12 +17,14 @@ from pathlib import Path
 import httpx
 import psutil
 
+from genreport.engines import guard
 from genreport.engines.asking import asked
 from genreport.errors import EngineError
 
 POLL_S = 0.1
 LOOK_S = 2.0
 LINE_BYTES = 4096
+ORPHAN_S = 20.0  # what an engine gets to stop in when its runner was killed
 
 
 class Log:
@@ -78,7 +81,10 @@ class Log:
 
 
 class Process:
-    """A server started from a command line; stdout and stderr go to a file, so that a flood of log never blocks it."""
+    """A server started from a command line; stdout and stderr go to a file, so that a flood of log never blocks it.
+
+    It never outlives this process: a guard ends it when this one was killed.
+    """
 
     def __init__(self, command: Sequence[str], *, env: Mapping[str, str], cpus: set[int] | None) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="genreport-")
@@ -94,6 +100,7 @@ class Process:
                     stderr=subprocess.STDOUT,
                     start_new_session=True,
                 )
+            self._guard = _guarded(self._child.pid)
         except OSError as error:
             self._folder.cleanup()
             raise EngineError(
@@ -128,6 +135,8 @@ class Process:
             if self._alive():
                 self._signal(signal.SIGKILL)
             self._child.wait()
+            with suppress(BrokenPipeError):
+                self._guard.communicate(b".")
             self._folder.cleanup()
 
     def _alive(self) -> bool:
@@ -138,6 +147,12 @@ class Process:
     def _signal(self, number: int) -> None:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._child.pid, number)
+
+
+def _guarded(group: int) -> subprocess.Popen[bytes]:
+    """The guard of a process group; it needs no library, and starts in a few milliseconds."""
+    command = [sys.executable, "-I", "-S", guard.__file__, str(group), str(ORPHAN_S)]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True)
 
 
 def _running_in(group: int, pid: int) -> bool:

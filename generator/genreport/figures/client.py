@@ -26,6 +26,7 @@ def enter(book: Book, level: LevelView) -> None:
         book.derive(f"{level.id}.client_lag.{name}", "s", "max(repeats)", lambda repeats: repeats.max(),
                     n=sum(book[id].n for id in observed), repeats=observed)  # fmt: skip
     _load(book, level)
+    _slept(book, level)
     book.derive(
         f"{level.id}.client_cpu_share",
         "share",
@@ -45,6 +46,17 @@ def ceiling(book: Book) -> None:
                  function=lambda us: us / 1e6)  # fmt: skip
     book.derive("machine.client_ceiling", "events/s", "events / wall", lambda events, wall: events / wall,
                 events="machine.client_events", wall="machine.client_wall")  # fmt: skip
+
+
+def _slept(book: Book, level: LevelView) -> None:
+    """Seconds the machine was suspended in a level; nothing is said of rounds that did not look or did not sleep."""
+    if not any(files.facts.client.slept_us for _, files, _ in level.each()):
+        return
+    for scope, files, _ in level.each():
+        book.pointer(f"{scope}.slept", "s", files.facts_file, "/client/slept_us", formula="field / 1e6",
+                     function=lambda us: us / 1e6, reason=say("missing.no_slept"))  # fmt: skip
+    book.derive(f"{level.id}.slept", "s", "sum(repeats)", lambda repeats: repeats.sum(),
+                repeats=book.observed(level.ids("slept")))  # fmt: skip
 
 
 def _load(book: Book, level: LevelView) -> None:

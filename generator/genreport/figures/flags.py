@@ -52,6 +52,8 @@ def _stamps(book: Book, id: str) -> Iterator[Flag]:
     lag, itl = (book.value(f"{id}.{name}") for name in ("client_lag.p99", "itl.p50"))
     if lag is not None and itl is not None and lag > LAG * itl:
         yield Flag(id, "client_lag", (f"{id}.client_lag.p99", f"{id}.itl.p50"))
+    if book.value(f"{id}.slept"):
+        yield Flag(id, "slept", (f"{id}.slept",))
     if (book.value(f"{id}.client_load") or 0) > CLIENT_LOAD:
         yield Flag(id, "client_limit", (f"{id}.client_load", f"{id}.output_throughput", "machine.client_ceiling"))
     if (book.value(f"{id}.coalesced_share") or 0) > BUNCHED:

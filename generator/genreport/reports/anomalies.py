@@ -18,6 +18,7 @@ REUSE_APART = 0.5
 CAUSE_OF = {
     "client_lag": "client",
     "client_limit": "client",
+    "slept": "client",
     "failed": "failed",
     "short": "short",
     "prefix_cache": "prefix",

@@ -22,7 +22,7 @@ from genreport.errors import EngineError
 from genreport.machine import cpu_set
 from genreport.plan import Engine, LaunchGroup
 from genreport.records import LaunchFacts, ModelFacts
-from genreport.session.level import Prompts, Session, Sink, credentials, unix_us, verification
+from genreport.session.level import LOG_BYTES, Prompts, Session, Sink, credentials, unix_us, verification
 from genreport.weights import model_facts
 
 # how long a server that was not started here may take to answer
@@ -143,7 +143,7 @@ def _start_log(server: Server) -> bytes | None:
     if server.log is None:
         return None
     size = server.log.size()
-    return server.log.lines(0, size if server.process else min(size, START_LOG_BYTES))[1]
+    return server.log.lines(0, min(size, LOG_BYTES if server.process else START_LOG_BYTES))[1]
 
 
 def _described(group: LaunchGroup, as_written: LaunchGroup) -> dict[str, Any]:

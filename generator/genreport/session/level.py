@@ -21,6 +21,9 @@ from genreport.progress import Silent
 from genreport.records import LogRange, Request
 from genreport.rounds import LevelWriter, RoundWriter
 
+# an engine may log more than anyone reads; the lines past this are not kept, and a remark says so
+LOG_BYTES = 1 << 24
+
 # a seed and a length in tokens -> a prompt
 Prompts = Callable[[str, int], list[int] | str]
 
@@ -121,7 +124,7 @@ class Session:
             "origin_unix_us": origin_unix_us,
             "before_us": before_us,
             "after_us": after_us,
-            "log": self._write_log(writer, start, end),
+            "log": self._write_log(writer, start, end, remarks),
             "client": honesty.facts,
             "remarks": remarks,
         }
@@ -135,12 +138,19 @@ class Session:
             if text:
                 writer.text(file, text)
 
-    def _write_log(self, writer: LevelWriter, start: int, end: int) -> LogRange | None:
-        """Writes what the engine logged between two offsets, in whole lines; the last words of a dead one as they are."""
+    def _write_log(self, writer: LevelWriter, start: int, end: int, remarks: list[str]) -> LogRange | None:
+        """Writes what the engine logged between two offsets, in whole lines; the last words of a dead one as they are.
+
+        Of more than `LOG_BYTES` the first are kept.
+        """
         log, process = self.server.log, self.server.process
         if log is None:
             return None
-        start, data = log.lines(start, end, ended=process is not None and process.exit_code is not None)
+        kept = min(end, start + LOG_BYTES)
+        if kept < end:
+            remarks.append(f"the engine logged {end - start} bytes; the first {LOG_BYTES} are kept")
+        ended = kept == end and process is not None and process.exit_code is not None
+        start, data = log.lines(start, kept, ended=ended)
         writer.text(rounds.ENGINE_LOG, data.decode("utf-8", "replace"))
         return LogRange(start=start, end=start + len(data))
 
