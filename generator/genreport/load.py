@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 
 from genreport.client import Call, Client, Clock
 from genreport.desk import Desk, memory_settled
@@ -50,10 +50,64 @@ async def _closed_loop(client: Client, calls: Iterable[Call], concurrency: int, 
                 group.create_task(place())
         desk.close()
 
+    await _beside(desk, places())
+
+
+async def open_loop(
+    client: Client,
+    calls: Iterable[Call],
+    clock: Clock,
+    on_done: Callable[[Request], None],
+    max_in_flight: int | None = None,
+) -> None:
+    """Sends each call when it is due, whatever is in flight; `due_us` of the calls counts from the start of the load.
+
+    While `max_in_flight` requests are under way a due one waits, and those behind it: its record keeps the due time.
+    A call is taken from `calls` as soon as the one before is sent, so it is made while nothing is due.
+    """
+    with memory_settled():
+        desk, start_us = Desk(on_done), clock.now_us()
+        room = asyncio.Semaphore(max_in_flight) if max_in_flight else None
+
+        async def send(call: Call) -> None:
+            desk.take(await client.exchange(call, clock))
+            if room:
+                room.release()
+
+        async def arrivals() -> None:
+            async with asyncio.TaskGroup() as group:
+                for call in calls:
+                    await _until(start_us + call.due_us, clock)
+                    if room:
+                        await room.acquire()
+                    group.create_task(send(call.due(start_us + call.due_us)))
+            desk.close()
+
+        await _beside(desk, arrivals())
+
+
+async def _until(due_us: int, clock: Clock) -> None:
+    """Timers of the event loop count whole milliseconds, and may wake too early."""
+    while (left_us := due_us - clock.now_us()) > 0:  # noqa: ASYNC110 (nothing but time ends it)
+        await asyncio.sleep(left_us / 1e6)
+    await asyncio.sleep(0)  # those that are late must not keep the loop from reading
+
+
+def within(calls: Iterable[Call], clock: Clock, duration_s: float) -> Iterator[Call]:
+    """The calls that are taken before so much time has passed since the first was asked for."""
+    end_us = clock.now_us() + duration_s * 1e6
+    for call in calls:
+        if clock.now_us() >= end_us:
+            return
+        yield call
+
+
+async def _beside(desk: Desk, load: Coroutine[None, None, None]) -> None:
+    """Runs a load and the reading of what it brings."""
     try:
         async with asyncio.TaskGroup() as group:
             group.create_task(desk.work())
-            group.create_task(places())
+            group.create_task(load)
     except BaseExceptionGroup as errors:
         raise _first(errors) from errors
     finally:

@@ -155,6 +155,38 @@ class LogRange(Record):
     end: int
 
 
+class Arrivals(Record):
+    """How requests of an open loop arrive: `rate` in requests/s over the schedule, the rest as its process needs it.
+
+    `burstiness` is the shape of the gamma distribution of the gaps, 1 for Poisson, `None` where nothing is drawn. With
+    `max_in_flight`, a request waits at the client while so many are under way.
+    """
+
+    KEPT = frozenset({"process"})
+
+    process: Literal["constant", "poisson", "gamma", "ramp", "burst", "trace"]
+    rate: float | None = None
+    burstiness: float | None = None
+    from_rate: float | None = None
+    to_rate: float | None = None
+    size: int | None = None
+    every_s: float | None = None
+    speed: float | None = None
+    max_in_flight: int | None = None
+
+
+class SearchStep(Record):
+    """One step of a search for the largest load that meets a service level: which, and between which bounds."""
+
+    KEPT = frozenset({"slo"})
+
+    slo: Id
+    step: int = Field(ge=1)
+    load: float
+    low: float
+    high: float
+
+
 class ClientFacts(Record):
     """What the client can say about its own honesty in one repeat of a level.
 
@@ -179,13 +211,19 @@ class LevelFacts(Record):
 
     format: Literal["genreport-level/1"] = LEVEL_FORMAT
     test: Id
-    kind: Literal["concurrency", "length", "cliff"]
+    kind: Literal["concurrency", "length", "cliff", "open"]
     engine: Id
     level: Id
     repeat: int = Field(ge=1)
     launch: LaunchId
     shape: Shape
-    concurrency: int
+    # requests of the level differ in length: `shape` is then their mean, rounded
+    mixed: bool = False
+    # kept in flight; `None` in an open loop, where `arrivals` say when requests are due
+    concurrency: int | None = None
+    arrivals: Arrivals | None = None
+    duration_s: float | None = None
+    search: SearchStep | None = None
     requests: int
     warmup: int
     seed: int

@@ -6,10 +6,9 @@ import asyncio
 import errno
 import os
 import signal
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from functools import cached_property
 from pathlib import Path
 
 from genreport import __version__, rounds, wire
@@ -17,13 +16,13 @@ from genreport.ceiling import client_ceiling
 from genreport.engines.process import pinned
 from genreport.errors import ConditionError, EngineError, RoundError
 from genreport.machine import cpu_set, machine_facts, measure_ceilings
-from genreport.plan import Engine, LaunchGroup, Plan, read_plan
+from genreport.plan import Engine, LaunchGroup, Met, Plan, PlannedTest, read_plan
 from genreport.progress import Progress, Silent
 from genreport.records import Ceiling, ClientCeiling, RoundHead
 from genreport.redact import Redactor
 from genreport.rounds import RoundWriter
 from genreport.session import Sink, Step, model_of, serving, steps, unix_us
-from genreport.verdict import broken_conditions
+from genreport.verdict import broken_conditions, meets
 
 # deaths in a row after which an engine is not started again
 CRASHES = 3
@@ -61,9 +60,15 @@ class Recording:
         self.groups = list(zip(self.acting.launches(), plan.launches(), strict=True))
         self.given_up: list[str] = []
 
-    @cached_property
+    @property
     def planned(self) -> list[Step]:
-        return [step for group, _ in self.groups for step in steps(group, self.plan.seed)]
+        """All repeats; of a search those that are known to come, and that grow with what was measured."""
+        return [step for group, _ in self.groups for step in steps(group, self.plan.seed, self._judge)]
+
+    def _judge(self, engine: Engine, test: PlannedTest) -> Met:
+        if test.searches is None or not self.round.exists:
+            return lambda level: None
+        return meets(rounds.Round(self.round.path), self.acting, test, engine.id)
 
     def ahead(self) -> list[Step]:
         """What is still to be measured, in order."""
@@ -152,19 +157,17 @@ class Recording:
 
     async def _launch(self, group: LaunchGroup, as_written: LaunchGroup) -> None:
         """The levels of a launch; an engine that dies is started again for the next one, unless it keeps dying."""
-        mine = {step.key for step in steps(group, self.plan.seed)}
-        ahead = deque(step for step in self.ahead() if step.key in mine)
         crashes, begun = 0, False
-        while ahead and crashes < CRASHES:
-            left = len(ahead)
+        while (ahead := self._ahead_of(group)) and crashes < CRASHES:
+            measured = False
             try:
                 async with serving(group, as_written, self.sink) as session:
                     begun = True
-                    while ahead and await session.server.alive():
+                    while (ahead := self._ahead_of(group)) and await session.server.alive():
                         await session.level(ahead[0])
-                        ahead.popleft()
+                        measured = True
                         crashes = 0 if await session.server.alive() else crashes + 1
-                if len(ahead) == left:
+                if not measured:
                     crashes += 1
                     self.sink.progress.say(f"{group.name}: was ready, and gone before its first level")
             except EngineError as error:
@@ -174,6 +177,10 @@ class Recording:
             self.given_up.append(group.name)
             self.sink.progress.dropped(_work(ahead))
             self.sink.progress.say(f"{group.name}: given up; {len(ahead)} repeats are not measured")
+
+    def _ahead_of(self, group: LaunchGroup) -> list[Step]:
+        done = self.round.sealed_levels()
+        return [step for step in steps(group, self.plan.seed, self._judge) if step.key not in done]
 
     def close(self) -> None:
         """Seals the round; what is missing of it, or not as its plan wants it, is told when everything is safe."""

@@ -14,12 +14,13 @@ LATENCIES = ("ttft", "tpot", "itl", "e2el")
 class Tally:
     """Counts and latencies (seconds) of a level, over all repeats it was told of; `begin` opens each of them.
 
-    With `gaps=False` it keeps a few numbers a request and none a token, and knows no ITL.
+    With `gaps=False` it keeps a few numbers a request and none a token, and knows no ITL; with `since_due=True` a request
+    begins when it was due and not when it was sent.
     """
 
-    def __init__(self, *, gaps: bool = True) -> None:
+    def __init__(self, *, gaps: bool = True, since_due: bool = False) -> None:
         self.completed = self.failed = 0
-        self._gaps = gaps
+        self._gaps, self._since_due = gaps, since_due
         # tokens of the completed requests; `None` once one of them did not count its own
         self.tokens: int | None = 0
         self.latencies = {name: array("d") for name in LATENCIES}
@@ -38,7 +39,8 @@ class Tally:
             self.failed += 1
             return
         self.completed += 1
-        start_us, (first_us, _), (last_us, _) = request.t0_us or 0, events[0], events[-1]
+        begun_us = request.due_us if self._since_due else request.t0_us or 0
+        start_us, (first_us, _), (last_us, _) = begun_us, events[0], events[-1]
         since, until = self._open or (start_us, last_us)
         self._open = min(since, start_us), max(until, last_us)
         n = _tokens(request, events)

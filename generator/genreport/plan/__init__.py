@@ -4,7 +4,16 @@ Values keep their `${VAR}` as written; `Plan.expanded` gives the plan to act on,
 """
 
 from genreport.plan.engines import CeilingPlan, Engine, LaunchPlan
-from genreport.plan.levels import CliffTest, ConcurrencyTest, LengthTest, LevelPlan, PlannedTest, level_seed
+from genreport.plan.levels import (
+    CliffTest,
+    ConcurrencyTest,
+    LengthTest,
+    LevelPlan,
+    Met,
+    OpenTest,
+    PlannedTest,
+    level_seed,
+)
 from genreport.plan.model import Hypothesis, LaunchGroup, Plan, Slo
 from genreport.plan.reading import read_plan
 
@@ -18,6 +27,8 @@ __all__ = [
     "LaunchPlan",
     "LengthTest",
     "LevelPlan",
+    "Met",
+    "OpenTest",
     "Plan",
     "PlannedTest",
     "Slo",

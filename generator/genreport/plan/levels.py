@@ -4,28 +4,57 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from itertools import pairwise
+from statistics import fmean
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
+from genreport.arrivals import Arrival, cut, due_times, read_trace
 from genreport.plan.conditions import FailOn
 from genreport.plan.parts import Count, CountFromZero, Id, Part, Positive, Words
-from genreport.records import Shape
+from genreport.plan.searching import Search
+from genreport.records import Arrivals, SearchStep, Shape
 
+# the name of a level -> whether it met the service level of a search; `None` = not measured yet
+Met = Callable[[str], bool | None]
 # first words of figure ids that no test may take
 RESERVED = {"against", "engine", "evidence", "hypothesis", "machine", "other", "pair", "test"}
 
 
 @dataclass(frozen=True, slots=True)
 class LevelPlan:
-    """One level of a test: shape in tokens, requests in flight, requests per repeat."""
+    """One level of a test: shape in tokens, its load, and its end: after so many requests, or after `duration_s`.
+
+    A closed loop has a concurrency, an open one `arrivals`; `trace` is the part of a trace file that gives it both.
+    """
 
     name: str
     shape: Shape
-    concurrency: int
-    requests: int
+    concurrency: int | None
+    requests: int | None
+    duration_s: float | None = None
+    arrivals: Arrivals | None = None
+    trace: tuple[Arrival, ...] | None = None
+    shared_prefix: float = 0
+    search: SearchStep | None = None
+
+    @property
+    def expected(self) -> int:
+        """Requests of a repeat, as far as they can be told: by duration a closed loop sends as many as it can."""
+        if self.requests is None and self.arrivals and self.arrivals.rate and self.duration_s:
+            return max(1, round(self.arrivals.rate * self.duration_s))
+        return self.requests or _usual(self.concurrency or 1)
+
+    def schedule(self, seed: int) -> Iterator[Arrival]:
+        """When each request of an open loop is due, and its lengths; the same for the same seed."""
+        if self.trace is not None:
+            yield from self.trace
+        elif self.arrivals:
+            for due_s in due_times(self.arrivals, seed, self.requests, self.duration_s):
+                yield Arrival(float(due_s), self.shape.input, self.shape.output)
 
 
 def level_seed(plan_seed: int, test: str, level: str, repeat: int) -> int:
@@ -44,7 +73,7 @@ def _usual(concurrency: int) -> int:
     return max(16, 4 * concurrency)
 
 
-def _rising(values: list[int]) -> list[int]:
+def _rising(values: list[Any]) -> list[Any]:
     if any(b <= a for a, b in pairwise(values)):
         raise ValueError(f"must rise, each value once, not {', '.join(map(str, values))}")
     return values
@@ -70,9 +99,30 @@ class PlannedTest(Part):
             raise ValueError(f"{id!r} is reserved; choose another id")
         return id
 
-    def levels(self) -> list[LevelPlan]:
-        """The test's levels in the plan's order."""
+    @property
+    def searches(self) -> Search | None:
+        """The search that decides its levels."""
+        return None
+
+    def levels(self, met: Met = lambda level: None) -> list[LevelPlan]:
+        """The test's levels in the plan's order; of a search those that are known to come, given which levels met it."""
         raise NotImplementedError
+
+
+def by_time(test: PlannedTest) -> PlannedTest:
+    """Refuses two ends."""
+    if getattr(test, "requests", None) is not None and getattr(test, "duration_s", None) is not None:
+        raise ValueError("ends by `requests` or by `duration_s`, not by both")
+    return test
+
+
+def _searched(search: Search, met: Met, whole: bool, level: Callable[[float], LevelPlan]) -> list[LevelPlan]:
+    """The levels of a search, each with its place in it."""
+    loads = search.loads(lambda load: met(level(load).name), whole=whole)
+    return [
+        replace(level(load), search=SearchStep(slo=search.slo, step=n, load=load, low=search.low, high=search.high))
+        for n, load in enumerate(loads, 1)
+    ]
 
 
 class Step(Part):
@@ -92,6 +142,13 @@ class Step(Part):
         return _enough(requests, info.data.get("concurrency", 0))
 
 
+class WholeSearch(Search):
+    """A search among whole numbers of requests in flight."""
+
+    low: Annotated[Count, Field(alias="from")]
+    high: Annotated[Count, Field(alias="to")]
+
+
 class ConcurrencyTest(PlannedTest):
     """One request shape under rising concurrency; `requests` not given: max(16, 4·C)."""
 
@@ -99,21 +156,46 @@ class ConcurrencyTest(PlannedTest):
     input: Count
     output: Count
     requests: Count | None = None
-    steps: Annotated[list[Step], Field(alias="levels", min_length=1)]
+    duration_s: Positive | None = None
+    steps: Annotated[Annotated[list[Step], Field(min_length=1)] | None, Field(alias="levels")] = None
+    search: WholeSearch | None = None
+
+    _one_end = model_validator(mode="after")(by_time)
 
     @field_validator("steps")
     @classmethod
-    def _order(cls, steps: list[Step], info: ValidationInfo) -> list[Step]:
+    def _order(cls, steps: list[Step] | None, info: ValidationInfo) -> list[Step] | None:
+        if steps is None:
+            return None
         _rising([step.concurrency for step in steps])
         for step in steps:
             _enough(step.requests or info.data.get("requests"), step.concurrency)
         return steps
 
-    def levels(self) -> list[LevelPlan]:
-        shape = Shape(input=self.input, output=self.output)
-        return [LevelPlan(f"c{s.concurrency}", shape, s.concurrency, self._requests(s)) for s in self.steps]
+    @model_validator(mode="after")
+    def _one_load(self) -> ConcurrencyTest:
+        if (self.steps is None) == (self.search is None):
+            raise ValueError("`levels` is missing" if self.steps is None else "needs `levels` or `search`, not both")
+        return self
 
-    def _requests(self, step: Step) -> int:
+    @property
+    def searches(self) -> Search | None:
+        return self.search
+
+    def levels(self, met: Met = lambda level: None) -> list[LevelPlan]:
+        if self.search:
+            return _searched(self.search, met, True, lambda load: self._level(Step(concurrency=int(load))))
+        return [self._level(step) for step in self.steps or []]
+
+    def _level(self, step: Step) -> LevelPlan:
+        shape, name = Shape(input=self.input, output=self.output), f"c{step.concurrency}"
+        return LevelPlan(name, shape, step.concurrency, self._requests(step), self.duration_s)
+
+    def _requests(self, step: Step) -> int | None:
+        if self.duration_s:
+            return None
+        if self.search and self.requests:
+            return max(self.requests, step.concurrency)
         return step.requests or self.requests or _usual(step.concurrency)
 
 
@@ -122,6 +204,9 @@ class FixedLoad(PlannedTest):
 
     concurrency: Count
     requests: Count | None = None
+    duration_s: Positive | None = None
+
+    _one_end = model_validator(mode="after")(by_time)
 
     @field_validator("requests")
     @classmethod
@@ -129,8 +214,8 @@ class FixedLoad(PlannedTest):
         return _enough(requests, info.data.get("concurrency", 0))
 
     def _level(self, name: str, input: int, output: int) -> LevelPlan:
-        requests = self.requests or _usual(self.concurrency)
-        return LevelPlan(name, Shape(input=input, output=output), self.concurrency, requests)
+        requests = self.requests or (None if self.duration_s else _usual(self.concurrency))
+        return LevelPlan(name, Shape(input=input, output=output), self.concurrency, requests, self.duration_s)
 
 
 class LengthTest(FixedLoad):
@@ -142,7 +227,7 @@ class LengthTest(FixedLoad):
 
     _order = field_validator("inputs")(_rising)
 
-    def levels(self) -> list[LevelPlan]:
+    def levels(self, met: Met = lambda level: None) -> list[LevelPlan]:
         return [self._level(f"in{length}", length, self.output) for length in self.inputs]
 
 
@@ -159,9 +244,109 @@ class CliffTest(FixedLoad):
     kind: Literal["cliff"]
     shapes: Annotated[dict[Id, ShapePlan], Field(min_length=1)]
 
-    def levels(self) -> list[LevelPlan]:
+    def levels(self, met: Met = lambda level: None) -> list[LevelPlan]:
         return [self._level(name, shape.input, shape.output) for name, shape in self.shapes.items()]
 
 
-TESTS = {"concurrency": ConcurrencyTest, "length": LengthTest, "cliff": CliffTest}
-AnyTest = Annotated[ConcurrencyTest | LengthTest | CliffTest, Field(discriminator="kind")]
+class Ramp(Part):
+    """A rate that changes evenly over the test's duration, in requests/s."""
+
+    start: Annotated[Positive, Field(alias="from")]
+    end: Annotated[Positive, Field(alias="to")]
+
+
+class Bursts(Part):
+    """So many requests at once, time and again."""
+
+    size: Count
+    every_s: Positive
+
+
+LOADS = ("rates", "ramp", "bursts", "trace", "search")
+
+
+class OpenTest(PlannedTest):
+    """Requests that arrive by a schedule, whether or not earlier ones are done; exactly one of `LOADS`."""
+
+    kind: Literal["open"]
+    input: Count | None = None
+    output: Count | None = None
+    rates: Annotated[list[Positive], Field(min_length=1)] | None = None
+    ramp: Ramp | None = None
+    bursts: Bursts | None = None
+    trace: str | None = None
+    search: Search | None = None
+    arrivals: Literal["poisson", "constant", "gamma"] = "poisson"
+    burstiness: Positive | None = None
+    speed: Positive = 1
+    shared_prefix: Annotated[float, Field(ge=0, le=1)] = 0
+    requests: Count | None = None
+    duration_s: Positive | None = None
+    max_in_flight: Count | None = None
+
+    _one_end = model_validator(mode="after")(by_time)
+
+    @field_validator("rates")
+    @classmethod
+    def _order(cls, rates: list[float] | None) -> list[float] | None:
+        return rates and _rising(rates)
+
+    @model_validator(mode="after")
+    def _whole(self) -> OpenTest:
+        if sum(getattr(self, name) is not None for name in LOADS) != 1:
+            raise ValueError(f"needs exactly one of {', '.join(LOADS)}")
+        if (self.arrivals == "gamma") != (self.burstiness is not None):
+            raise ValueError("`burstiness` and `arrivals: gamma` belong together")
+        if self.trace is None and (self.requests or self.duration_s) is None:
+            raise ValueError("needs `requests` or `duration_s`")
+        if self.trace is None and None in (self.input, self.output):
+            raise ValueError("needs `input` and `output`")
+        if self.trace is not None and (self.input or self.output or self.shared_prefix):
+            raise ValueError("its lengths are those of the trace: no `input`, `output` or `shared_prefix`")
+        if self.ramp and not self.duration_s:
+            raise ValueError("a ramp needs `duration_s`")
+        return self
+
+    @property
+    def searches(self) -> Search | None:
+        return self.search
+
+    def levels(self, met: Met = lambda level: None) -> list[LevelPlan]:
+        if self.search:
+            return _searched(self.search, met, False, self._at)
+        if self.trace is not None:
+            return [self._traced(cut(read_trace(self.trace), self.speed, self.requests, self.duration_s))]
+        return [self._at(rate) for rate in self.rates] if self.rates else [self._changing()]
+
+    @property
+    def _burstiness(self) -> float | None:
+        return 1.0 if self.arrivals == "poisson" else self.burstiness
+
+    def _at(self, rate: float) -> LevelPlan:
+        return self._level(
+            f"q{rate:g}".replace(".", "_"), process=self.arrivals, rate=rate, burstiness=self._burstiness
+        )
+
+    def _changing(self) -> LevelPlan:
+        if self.bursts:
+            size, every_s = self.bursts.size, self.bursts.every_s
+            return self._level(f"burst{size}", process="burst", rate=size / every_s, size=size, every_s=every_s)
+        start, end = self.ramp.start, self.ramp.end
+        ramp = {"from_rate": start, "to_rate": end, "rate": (start + end) / 2}
+        return self._level("ramp", process="ramp", burstiness=self._burstiness, **ramp)
+
+    def _level(self, name: str, **arrivals: Any) -> LevelPlan:
+        shape = Shape(input=self.input, output=self.output)
+        given = Arrivals(**arrivals, max_in_flight=self.max_in_flight)
+        return LevelPlan(name, shape, None, self.requests, self.duration_s, given, shared_prefix=self.shared_prefix)
+
+    def _traced(self, part: list[Arrival]) -> LevelPlan:
+        mean = Shape(input=round(fmean(a.input for a in part)), output=round(fmean(a.output for a in part)))
+        lasts_s = part[-1].due_s
+        rate = (len(part) - 1) / lasts_s if lasts_s else None
+        given = Arrivals(process="trace", rate=rate, speed=self.speed, max_in_flight=self.max_in_flight)
+        return LevelPlan("trace", mean, None, len(part), self.duration_s, given, tuple(part))
+
+
+TESTS = {"concurrency": ConcurrencyTest, "length": LengthTest, "cliff": CliffTest, "open": OpenTest}
+AnyTest = Annotated[ConcurrencyTest | LengthTest | CliffTest | OpenTest, Field(discriminator="kind")]

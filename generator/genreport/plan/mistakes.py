@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 
+from genreport.arrivals import read_trace
 from genreport.plan.levels import TESTS
 from genreport.plan.model import Plan
 from genreport.plan.parts import ENV_NAME, VARIABLE, Part, expand, listed, split_command
@@ -218,6 +219,11 @@ def _unknown_names(raw: Any) -> Found:
             if str(engine) not in nameable:
                 yield ("tests", place, "engines", k), unknown("engine", engine, nameable)
     tests = [str(test.get("id")) for _, test in _maps(raw, "tests")]
+    slos = [str(slo.get("id")) for _, slo in _maps(raw, "slos")]
+    for place, test in _maps(raw, "tests"):
+        search = test.get("search")
+        if isinstance(search, dict) and "slo" in search and str(search["slo"]) not in slos:
+            yield ("tests", place, "search", "slo"), unknown("SLO", search["slo"], slos)
     for place, claim in _maps(raw, "hypotheses"):
         for key, what, known in (("engine", "engine", measured), ("against_engine", "engine", measured),
                                  ("test", "test", tests)):  # fmt: skip
@@ -267,7 +273,8 @@ def _strings(value: Any, loc: Loc) -> Iterator[tuple[Loc, str]]:
 
 
 def absences(raw: Any, env: Mapping[str, str]) -> Found:
-    """Model files, certificates and programs that do not exist; names with unset variables are left to those."""
+    """Trace files, model files, certificates and programs that do not exist; names with unset variables are left to those."""
+    yield from _bad_traces(raw, env)
     for place, entry in _maps(raw, "engines"):
         for key in ("model_files", "ca_file"):
             for name in expand(_texts(entry.get(key)), env):
@@ -278,6 +285,17 @@ def absences(raw: Any, env: Mapping[str, str]) -> Found:
             path = launch["env"].get("PATH") if isinstance(launch.get("env"), dict) else None
             if not VARIABLE.search(program) and not shutil.which(program, path=path or env.get("PATH")):
                 yield ("engines", place, "launch", "command"), f"there is no program {program}"
+
+
+def _bad_traces(raw: Any, env: Mapping[str, str]) -> Found:
+    """Trace files that can not be read, or hold nothing that the test would send."""
+    for place, test in _maps(raw, "tests"):
+        for name in expand(_texts(test.get("trace")), env):
+            try:
+                if not VARIABLE.search(name):
+                    read_trace(name)
+            except ValueError as error:
+                yield ("tests", place, "trace"), str(error)
 
 
 def _texts(value: Any) -> list[str]:

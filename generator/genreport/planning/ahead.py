@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from genreport.plan import LaunchGroup, Plan
+from genreport.plan import LaunchGroup, LevelPlan, Plan
 from genreport.records import LevelFacts
 from genreport.rounds import Round
 from genreport.session import Step, steps
@@ -50,11 +50,14 @@ class Pace:
         return sum(bool(self._seen(step)) for step in planned)
 
     def _seen(self, step: Step) -> list[LevelFacts]:
-        """Repeats of the earlier round with the same engine, shape and concurrency."""
+        """Repeats of the earlier round with the same engine, shape and load."""
         levels = self.like.levels if self.like else []
-        wanted = step.engine.id, step.level.concurrency, step.level.shape
+        planned, wanted = step.level, (step.engine.id, step.level.concurrency, step.level.arrivals, step.level.shape)
         return [
-            each.facts for each in levels if (each.facts.engine, each.facts.concurrency, each.facts.shape) == wanted
+            facts
+            for each in levels
+            if ((facts := each.facts).engine, facts.concurrency, facts.arrivals, facts.shape) == wanted
+            and facts.duration_s == planned.duration_s
         ]
 
 
@@ -68,14 +71,29 @@ def _requests(facts: LevelFacts) -> int:
 
 
 def _sent(step: Step) -> int:
-    return step.level.requests + step.test.warmup
+    return step.level.expected + step.test.warmup
 
 
 def _assumed_s(step: Step) -> float:
-    """Rounds of `concurrency` answers at one pace; the prompts one after another."""
-    shape = step.level.shape
-    answers = _sent(step) / step.level.concurrency * shape.output * TOKEN_S
-    return answers + _sent(step) * shape.input * PROMPT_TOKEN_S + step.test.pause_s
+    """By time: as planned and one answer; else rounds of `concurrency` answers, the prompts one after another."""
+    level, shape, answer_s = step.level, step.level.shape, step.level.shape.output * TOKEN_S
+    prompts = (step.test.warmup if _lasts_s(level) else _sent(step)) * shape.input * PROMPT_TOKEN_S
+    rounds = step.test.warmup / (level.concurrency or 1) if _lasts_s(level) else _sent(step) / (level.concurrency or 1)
+    return (_lasts_s(level) or 0) + (rounds + bool(_lasts_s(level))) * answer_s + prompts + step.test.pause_s
+
+
+def _lasts_s(level: LevelPlan) -> float | None:
+    """How long requests are started, where that is the plan's to say."""
+    by_rate = level.expected / level.arrivals.rate if level.arrivals and level.arrivals.rate else None
+    return level.duration_s or by_rate
+
+
+def _load(level: LevelPlan) -> str:
+    """Its load in words."""
+    if level.arrivals is None:
+        return f"{level.concurrency} in flight"
+    rate = f"{level.arrivals.rate:g} requests/s" if level.arrivals.rate else "all at once"
+    return f"{rate} ({level.arrivals.process})"
 
 
 def told(plan: Plan, like: Round | None = None) -> Iterator[str]:
@@ -104,7 +122,18 @@ def told(plan: Plan, like: Round | None = None) -> Iterator[str]:
     yield ""
     yield f"{len(everything):,} repeats, {sent:,} requests with warm-up, {prompts:,} prompt and {tokens:,} output tokens"
     yield f"about {_minutes(seconds)} and {size / 1e6:,.1f} MB"
+    if open_ended := _open_ended(plan):
+        yield f"  and more, which depends on the engine: {', '.join(open_ended)}"
     yield f"  time: {_how(pace, everything)}"
+
+
+def _open_ended(plan: Plan) -> list[str]:
+    """Tests whose requests can not be counted beforehand: searches, and closed loops that go by time."""
+    return [
+        test.id
+        for test in plan.tests
+        if test.searches or any(level.requests is None and not level.arrivals for level in test.levels())
+    ]
 
 
 def _how(pace: Pace, everything: Sequence[Step]) -> str:
@@ -133,10 +162,20 @@ def _group(group: LaunchGroup, planned: Sequence[Step], pace: Pace) -> Iterator[
         for level in test.levels():
             repeats = [step for step in planned if (step.test, step.level) == (test, level)]
             yield (
-                f"  {test.id}/{level.name}: {test.repeats} × {level.requests} requests + {test.warmup} warm-up, "
-                f"{level.concurrency} in flight, {level.shape.input} + {level.shape.output} tokens, "
+                f"  {test.id}/{level.name}: {test.repeats} × {_amount(level)} + {test.warmup} warm-up, "
+                f"{_load(level)}, {level.shape.input} + {level.shape.output} tokens, "
                 f"{_minutes(sum(map(pace.seconds, repeats)))}"
             )
+
+        if search := test.searches:
+            yield f"  {test.id}: searches from {search.low:g} to {search.high:g}; how many more levels depends on what it finds"
+
+
+def _amount(level: LevelPlan) -> str:
+    if level.requests is not None:
+        return f"{level.requests} requests"
+    count = f"about {level.expected} requests" if level.arrivals else "as many requests as it takes"
+    return f"{level.duration_s:g} s ({count})"
 
 
 def _minutes(seconds: float) -> str:

@@ -6,17 +6,21 @@ import asyncio
 import os
 import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import reduce
+from itertools import repeat, takewhile
+from operator import add
 from typing import Any
 
 from genreport import rounds
+from genreport.arrivals import BLOCK, Arrival
 from genreport.client import Call, Client, Clock
 from genreport.engines import sampled
 from genreport.engines.server import Samples, Server
 from genreport.errors import EngineError
-from genreport.load import Honesty, closed_loop
-from genreport.plan import Engine, LaunchGroup, LevelPlan, PlannedTest, level_seed
+from genreport.load import Honesty, closed_loop, open_loop, within
+from genreport.plan import Engine, LaunchGroup, LevelPlan, Met, PlannedTest, level_seed
 from genreport.progress import Silent
 from genreport.records import LogRange, Request
 from genreport.rounds import LevelWriter, RoundWriter
@@ -26,6 +30,10 @@ LOG_BYTES = 1 << 24
 
 # a seed and a length in tokens -> a prompt
 Prompts = Callable[[str, int], list[int] | str]
+
+
+# connections refused in a row after which a load that goes by time has no server any more
+REFUSED = 100
 
 
 def unix_us() -> int:
@@ -58,19 +66,48 @@ class Step:
     def work(self) -> float:
         """A measure of how long it takes: output tokens, a prompt token as a sixteenth of one, fewer side by side."""
         shape = self.level.shape
-        return self.level.requests * (shape.output + shape.input / 16) / self.level.concurrency**0.7
+        return self.level.expected * (shape.output + shape.input / 16) / (self.level.concurrency or 1) ** 0.7
 
 
-def steps(group: LaunchGroup, plan_seed: int) -> list[Step]:
-    """All repeats of a launch, interleaved: every level once before any level again."""
+# what is known of the levels of a search on an engine
+Judge = Callable[[Engine, PlannedTest], Met]
+
+
+def steps(group: LaunchGroup, plan_seed: int, judge: Judge = lambda engine, test: lambda level: None) -> list[Step]:
+    """All repeats of a launch, interleaved: every level once before any level again; of a search those known to come."""
     repeats = range(1, max(test.repeats for test in group.tests) + 1)
     return [
         Step(group.engine, test, level, repeat, level_seed(plan_seed, test.id, level.name, repeat))
         for repeat in repeats
         for test in group.tests
         if repeat <= test.repeats
-        for level in test.levels()
+        for level in test.levels(judge(group.engine, test))
     ]
+
+
+def _asked(step: Step, warmup: bool) -> Iterator[Arrival]:
+    """What to send, in order; a closed loop that goes by time has no end of its own."""
+    level = step.level
+    plain = Arrival(0, level.shape.input, level.shape.output)
+    if warmup:
+        return repeat(plain, step.test.warmup)
+    if level.arrivals:
+        return level.schedule(step.seed)
+    return repeat(plain) if level.requests is None else repeat(plain, level.requests)
+
+
+def _pieces(step: Step, name: str, arrival: Arrival) -> Iterator[tuple[str, int]]:
+    """Seeds and lengths of the parts of a prompt: what others have too, and the rest, which is its own."""
+    shared = min(round(arrival.input * step.level.shared_prefix), arrival.input)
+    common = [(f"{step.seed}/prefix", shared)] if shared else []
+    common += [(f"{step.seed}/block{block}", BLOCK) for block in arrival.blocks]
+    left = arrival.input
+    for seed, length in common:
+        if taken := min(length, left):
+            yield seed, taken
+        left -= taken
+    if left:
+        yield f"{step.seed}/{name}", left
 
 
 def credentials(engine: Engine) -> dict[str, str]:
@@ -97,7 +134,7 @@ class Session:
 
     async def level(self, step: Step) -> None:
         """Measures one repeat and seals it; what happens to the engine meanwhile is in its records and remarks."""
-        self.sink.progress.level(step.key, self.engine.id, step.level.requests, step.work)
+        self.sink.progress.level(step.key, self.engine.id, step.level.expected, step.work)
         writer = self.sink.round.level(step.key)
         try:
             facts = await self._repeat(step, writer)
@@ -115,7 +152,7 @@ class Session:
             before_us = await self._scrape(writer, rounds.BEFORE, "before", clock, remarks)
             start = self._logged()
             async with self.server.watched(clock.now_us) as seen, Honesty() as honesty:
-                await self._load(client, step, clock, writer, warmup=False)
+                sent = await self._load(client, step, clock, writer, warmup=False)
             after_us = await self._scrape(writer, rounds.AFTER, "after", clock, remarks)
         end = self._logged()
         await self._note_death(remarks)
@@ -126,6 +163,7 @@ class Session:
             "after_us": after_us,
             "log": self._write_log(writer, start, end, remarks),
             "client": honesty.facts,
+            "requests": sent,
             "remarks": remarks,
         }
 
@@ -165,32 +203,48 @@ class Session:
             request_s=step.test.request_s,
         )
 
-    async def _load(self, client: Client, step: Step, clock: Clock, writer: LevelWriter, *, warmup: bool) -> None:
+    async def _load(self, client: Client, step: Step, clock: Clock, writer: LevelWriter, *, warmup: bool) -> int:
+        """How many requests were sent; a load that goes by time ends when nobody takes its connections any more."""
+        level, sent, refused = step.level, 0, 0
+
         def done(request: Request) -> None:
+            nonlocal sent, refused
+            sent += 1
+            refused = refused + 1 if request.failure and request.failure.kind == "connect" else 0
             writer.request(request)
             if not warmup:
                 self.sink.progress.request(request)
 
-        await closed_loop(client, self._calls(step, warmup), step.level.concurrency, clock, done)
+        calls = takewhile(lambda _: not level.duration_s or refused < REFUSED, self._calls(step, warmup))
+        if warmup or level.arrivals is None:
+            calls = within(calls, clock, level.duration_s) if level.duration_s and not warmup else list(calls)
+            await closed_loop(client, calls, level.concurrency or 1, clock, done)
+        else:
+            await open_loop(client, calls, clock, done, level.arrivals.max_in_flight)
+        return sent
 
-    def _calls(self, step: Step, warmup: bool) -> list[Call]:
-        """A level's requests, all made beforehand; the warm-up's prompts are never sent again."""
-        shape, sampling = step.level.shape, self.engine.sampling
-        calls = []
-        for index in range(step.test.warmup if warmup else step.level.requests):
-            prompt = self.prompts(f"{step.seed}/{'warmup/' if warmup else ''}{index}", shape.input)
-            plain = self.server.kind.body(self.engine.model, prompt, shape.output, step.seed)
-            calls.append(
-                Call(
-                    index=index,
-                    seed=step.seed,
-                    body=sampled(self.server.kind, plain, sampling),
-                    asked_input=shape.input,
-                    asked_output=shape.output,
-                    warmup=warmup,
-                )
-            )
-        return calls
+    def _calls(self, step: Step, warmup: bool) -> Iterator[Call]:
+        """A level's requests; the warm-up's prompts are never sent again."""
+        asked = _asked(step, warmup)
+        return (self._call(step, index, arrival, warmup) for index, arrival in enumerate(asked))
+
+    def _call(self, step: Step, index: int, arrival: Arrival, warmup: bool) -> Call:
+        pieces = list(_pieces(step, f"{'warmup/' if warmup else ''}{index}", arrival))
+        prompt = self._joined([self.prompts(seed, length) for seed, length in pieces])
+        plain = self.server.kind.body(self.engine.model, prompt, arrival.output, step.seed)
+        return Call(
+            index=index,
+            seed=step.seed,
+            body=sampled(self.server.kind, plain, self.engine.sampling),
+            asked_input=arrival.input,
+            asked_output=arrival.output,
+            warmup=warmup,
+            due_us=round(arrival.due_s * 1e6),
+        )
+
+    @staticmethod
+    def _joined(parts: list[Any]) -> list[int] | str:
+        return " ".join(parts) if isinstance(parts[0], str) else reduce(add, parts)
 
     async def _scrape(self, writer: LevelWriter, file: str, moment: str, clock: Clock, remarks: list[str]) -> int:
         """Waits until the server is idle and writes its counters; returns when they were read."""
@@ -220,7 +274,10 @@ class Session:
             "launch": self.launch,
             "shape": level.shape,
             "concurrency": level.concurrency,
-            "requests": level.requests,
+            "mixed": level.trace is not None,
+            "arrivals": level.arrivals,
+            "duration_s": level.duration_s,
+            "search": level.search,
             "warmup": step.test.warmup,
             "seed": step.seed,
             "sampling": {**self.server.kind.ASKED, **self.written.sampling},
