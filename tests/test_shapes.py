@@ -15,8 +15,11 @@ from fault_server import serving
 from genreport import rounds
 from genreport.arrivals import due_times, read_trace
 from genreport.client import Call, Client, Clock
+from genreport.errors import PlanError
 from genreport.load import closed_loop, open_loop, within
+from genreport.plan import read_plan
 from genreport.plan.searching import Search
+from genreport.planning.ahead import told
 from genreport.records import Arrivals
 from test_load import calls, token
 from test_runner import engine, measured, plan_of, port, sweep  # noqa: F401
@@ -255,3 +258,33 @@ def test_a_search_that_was_cut_short_goes_on_from_its_records(tmp_path: Path, po
     steps = sorted({(level.facts.search.step, level.facts.level) for level in found.levels})
     assert [name for _, name in steps] == ["c1", "c8", "c3", "c5", "c6"]
     assert before < {level.path for level in found.levels}
+
+
+@pytest.mark.parametrize(("fields", "said"), [
+    ({}, "needs exactly one of rates, ramp, bursts, trace, search"),
+    ({"rates": [2, 1], "requests": 5}, "must rise, each value once, not 2.0, 1.0"),
+    ({"rates": [1]}, "needs `requests` or `duration_s`"),
+    ({"rates": [1], "requests": 5, "duration_s": 5}, "ends by `requests` or by `duration_s`, not by both"),
+    ({"rates": [1], "requests": 5, "arrivals": "gamma"}, "`burstiness` and `arrivals: gamma` belong together"),
+    ({"ramp": {"from": 1, "to": 2}, "requests": 5}, "a ramp needs `duration_s`"),
+    ({"trace": "nowhere.csv"}, "its lengths are those of the trace: no `input`, `output` or `shared_prefix`"),
+    ({"search": {"slo": "none", "from": 1, "to": 2}, "requests": 5}, "unknown SLO 'none'; known are none"),
+    ({"search": {"slo": "none", "from": 2, "to": 2}, "requests": 5}, "must be above `from`, not 2"),
+])  # fmt: skip
+def test_a_mistake_in_a_load_is_told_in_plain_words(tmp_path: Path, fields, said) -> None:
+    with pytest.raises(PlanError) as error:
+        read_plan(plan_of(tmp_path, engine(1), tests=[open_test(**fields)]))
+    assert said in str(error.value)
+
+
+def test_plan_check_tells_what_open_loops_will_do_and_what_depends(tmp_path: Path) -> None:
+    trace = {k: v for k, v in open_test(id="real", trace="${TRACES}/a.csv").items() if k not in ("input", "output")}
+    tests = [
+        open_test(id="steady", rates=[2], duration_s=60),
+        {k: v for k, v in sweep(id="timed", duration_s=30).items() if k != "requests"},
+        trace,
+    ]
+    lines = "\n".join(told(read_plan(plan_of(tmp_path, engine(1), tests=tests), on_this_machine=False)))
+    assert "steady/q2: 1 × 60 s (about 120 requests) + 1 warm-up, 2 requests/s (poisson), 8 + 3 tokens, 60 s" in lines
+    assert "timed/c4: 2 × 30 s (as many requests as it takes)" in lines
+    assert "and more, which depends on the engine or on a trace that is not here: timed, real" in lines

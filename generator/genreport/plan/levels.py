@@ -289,7 +289,7 @@ class OpenTest(PlannedTest):
     @field_validator("rates")
     @classmethod
     def _order(cls, rates: list[float] | None) -> list[float] | None:
-        return rates and _rising(rates)
+        return rates and [float(f"{rate:g}") for rate in _rising(rates)]
 
     @model_validator(mode="after")
     def _whole(self) -> OpenTest:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 
-from genreport.plan import LaunchGroup, LevelPlan, Plan
+from genreport.plan import LaunchGroup, LevelPlan, Plan, PlannedTest
 from genreport.records import LevelFacts
 from genreport.rounds import Round
 from genreport.session import Step, steps
@@ -75,11 +75,11 @@ def _sent(step: Step) -> int:
 
 
 def _assumed_s(step: Step) -> float:
-    """By time: as planned and one answer; else rounds of `concurrency` answers, the prompts one after another."""
-    level, shape, answer_s = step.level, step.level.shape, step.level.shape.output * TOKEN_S
-    prompts = (step.test.warmup if _lasts_s(level) else _sent(step)) * shape.input * PROMPT_TOKEN_S
-    rounds = step.test.warmup / (level.concurrency or 1) if _lasts_s(level) else _sent(step) / (level.concurrency or 1)
-    return (_lasts_s(level) or 0) + (rounds + bool(_lasts_s(level))) * answer_s + prompts + step.test.pause_s
+    """Rounds of `concurrency` answers at one pace; the prompts one after another. By time only the warm-up is so."""
+    level, shape, lasts_s = step.level, step.level.shape, _lasts_s(step.level)
+    counted = _sent(step) if lasts_s is None else step.test.warmup + 1
+    answers = counted / (level.concurrency or 1) * shape.output * TOKEN_S
+    return answers + counted * shape.input * PROMPT_TOKEN_S + (lasts_s or 0) + step.test.pause_s
 
 
 def _lasts_s(level: LevelPlan) -> float | None:
@@ -98,7 +98,7 @@ def _load(level: LevelPlan) -> str:
 
 def told(plan: Plan, like: Round | None = None) -> Iterator[str]:
     """Lines for a person; `like` is an earlier round whose pace is taken where it had the same level."""
-    pace, groups = Pace(like), plan.launches()
+    pace, groups = Pace(like), [_here(group) for group in plan.launches()]
     planned = {group.name: steps(group, plan.seed) for group in groups}
     everything = [step for each in planned.values() for step in each]
     yield from _engines(plan)
@@ -123,17 +123,29 @@ def told(plan: Plan, like: Round | None = None) -> Iterator[str]:
     yield f"{len(everything):,} repeats, {sent:,} requests with warm-up, {prompts:,} prompt and {tokens:,} output tokens"
     yield f"about {_minutes(seconds)} and {size / 1e6:,.1f} MB"
     if open_ended := _open_ended(plan):
-        yield f"  and more, which depends on the engine: {', '.join(open_ended)}"
+        yield f"  and more, which depends on the engine or on a trace that is not here: {', '.join(open_ended)}"
     yield f"  time: {_how(pace, everything)}"
 
 
+def _here(group: LaunchGroup) -> LaunchGroup:
+    """A launch without the tests whose traces are not on this machine."""
+    return replace(group, tests=tuple(test for test in group.tests if not _elsewhere(test)))
+
+
+def _elsewhere(test: PlannedTest) -> bool:
+    try:
+        return not test.levels()
+    except ValueError:
+        return True
+
+
 def _open_ended(plan: Plan) -> list[str]:
-    """Tests whose requests can not be counted beforehand: searches, and closed loops that go by time."""
-    return [
-        test.id
-        for test in plan.tests
-        if test.searches or any(level.requests is None and not level.arrivals for level in test.levels())
-    ]
+    """Tests whose requests can not be counted beforehand: searches, closed loops that go by time, traces elsewhere."""
+    return [test.id for test in plan.tests if test.searches or _elsewhere(test) or _uncounted(test)]
+
+
+def _uncounted(test: PlannedTest) -> bool:
+    return any(level.requests is None and not level.arrivals for level in test.levels())
 
 
 def _how(pace: Pace, everything: Sequence[Step]) -> str:
