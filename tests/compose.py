@@ -14,6 +14,7 @@ from pathlib import Path
 
 from genreport.records import (
     Architecture,
+    Arrivals,
     Ceiling,
     ClientFacts,
     Failure,
@@ -70,6 +71,9 @@ class Load:
     input: int = 64
     output: int = 16
     requests: int | None = None
+    rate: float | None = (
+        None  # of an open loop, in requests/s; `concurrency` is then how many the engine works on at once
+    )
 
 
 @dataclass(frozen=True)
@@ -282,23 +286,25 @@ class _ClosedLoop:
         """The records in order of their ends, warm-up first."""
         warm = [self._one(k, k * SECOND // 10, warmup=True) for k in range(self.warmup)]
         self.before_us = max((r.end_us for r in warm), default=0) + 10_000
-        free = [self.before_us + 10_000 + 100 * place for place in range(self.load.concurrency)]
+        start_us = self.before_us + 10_000
+        free = [start_us + 100 * place for place in range(self.load.concurrency)]
         for index in range(self.count):
             place = free.index(min(free))
-            request = self._one(self.warmup + index, free[place], warmup=False)
+            due_us = start_us + round(index / self.load.rate * SECOND) if self.load.rate else free[place]
+            request = self._one(self.warmup + index, due_us, warmup=False, wait_us=max(0, free[place] - due_us))
             free[place] = request.end_us + 50
             self.done.append(request)
         self.done.sort(key=lambda request: request.end_us)
         return warm + self.done
 
-    def _one(self, index: int, due_us: int, *, warmup: bool) -> Request:
+    def _one(self, index: int, due_us: int, *, warmup: bool, wait_us: int = 0) -> Request:
         facts = {"index": index, "warmup": warmup, "seed": self.seed, "due_us": due_us, "t0_us": due_us + 20}
         asked = {"asked_input": self.load.input, "asked_output": self.load.output}
         _, engine, level, repeat = self.key.split("/")
         failure = None if warmup or not self.failures else self.failures(engine, level, int(repeat[1:]), index)
         if failure:
             return Request(**facts, **asked, end_us=due_us + 50_000, failure=failure)
-        gaps = [self._us(self.ttft_s)] + [self._us(self.itl_s) for _ in range(self.load.output - 1)]
+        gaps = [wait_us + self._us(self.ttft_s)] + [self._us(self.itl_s) for _ in range(self.load.output - 1)]
         tail = "ed" if self.engine.kind == "llamacpp" else "ud"
         return Request(
             **facts, **asked, gaps_us=[*gaps, 30, 0], kinds="t" * self.load.output + tail,
@@ -358,7 +364,9 @@ class _ClosedLoop:
 def _facts(test, load, engine, launch, repeat, warmup, loop, logs) -> dict:
     return {
         "test": test.id, "kind": test.kind, "engine": engine, "level": load.name, "repeat": repeat, "launch": launch,
-        "shape": Shape(input=load.input, output=load.output), "concurrency": load.concurrency, "requests": loop.count,
+        "shape": Shape(input=load.input, output=load.output), "requests": loop.count,
+        "concurrency": None if load.rate else load.concurrency,
+        "arrivals": Arrivals(process="constant", rate=load.rate) if load.rate else None,
         "warmup": warmup, "seed": 1000, "sampling": {"temperature": 0}, "origin_unix_us": EPOCH_US,
         "before_us": loop.before_us, "after_us": loop.last_us + 300_000,
         "log": LogRange(start=0, end=33) if logs else None,

@@ -42,6 +42,8 @@ COLUMNS: dict[str, str] = {
     "gap_s": "diff(text_s)",
     "itl_s": "repeat(diff(text_s) / text_tokens[1:], text_tokens[1:])",
     "client_queue_s": "t0_s - due_s",
+    "due_ttft_s": "text_s[0] - due_s",
+    "due_e2el_s": "text_s[-1] - due_s",
     "short": "1 if n < asked_output else 0",
     "start_s": "t0_s",
     "max_gap_s": "max(diff(text_s)) if count(text_s) > 1 else none",

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 TERMS = {
-    "p50", "p90", "p95", "p99", "p99.9", "p99.99", "E2EL", "01", "02", "03", "04", "05", "06", "95 %", "R²",
+    "p50", "p90", "p95", "p99", "p99.9", "p99.99", "E2EL", "01", "02", "03", "04", "05", "06", "07", "95 %", "R²",
 }  # fmt: skip
 _AROUND = "()[]{}<>,;:.\"'"
 

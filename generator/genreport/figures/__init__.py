@@ -8,6 +8,7 @@ from functools import cached_property
 
 from genreport.figures import (
     anatomy,
+    arriving,
     capacity,
     client,
     cliff,
@@ -148,6 +149,7 @@ def _level(book: Book, light: LevelView, scopes: dict[str, str], findings: list[
     kv.enter_level(book, level, kind, engine)
     length.enter_level(book, level)
     steady.enter(book, level)
+    arriving.enter(book, level)
     return True
 
 

@@ -163,7 +163,7 @@ def _bound(book: Book, level: LevelView) -> None:
     histograms.enter_buckets(book, level, "iteration_size", "vllm:iteration_tokens_total", "tokens")
     id = f"{level.id}.mixed_share_bound"
     bounds = book.value(f"{level.ids('iteration_size')[0]}.bounds") or ()
-    below = [k for k, bound in enumerate(bounds) if bound <= level.concurrency]
+    below = [k for k, bound in enumerate(bounds) if level.concurrency and bound <= level.concurrency]
     if not below:
         reason = book[f"{level.id}.iteration_size.buckets"].reason or say("missing.starts_above_c")
         book.missing(id, "share", "1 - buckets[k] / buckets[-1]", reason)

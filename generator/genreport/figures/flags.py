@@ -40,7 +40,7 @@ def of_level(book: Book, level: LevelView, before: LevelView | None) -> Iterator
     if (book.value(f"{id}.in_flight_ratio") or 1) < FLIGHT:
         yield Flag(id, "in_flight", (f"{id}.in_flight_ratio", f"{id}.mean_in_flight", f"{id}.concurrency"))
     yield from _stamps(book, id)
-    if (book.value(f"{id}.requests") or 0) < 2 * level.concurrency:
+    if level.concurrency and (book.value(f"{id}.requests") or 0) < 2 * level.concurrency:
         yield Flag(id, "few_requests", (f"{id}.requests", f"{id}.concurrency"))
     if len({repeat.facts.launch for repeat in level.repeats}) > 1:
         yield Flag(id, "restarted", (), {"launches": ", ".join(repeat.facts.launch for repeat in level.repeats)})

@@ -119,6 +119,14 @@ class Table:
         return self._each(self._row("t0_s") - self._row("due_s"))
 
     @cached_property
+    def due_ttft_s(self) -> Column:
+        return self._each(self._edges[0] - self._row("due_s"))
+
+    @cached_property
+    def due_e2el_s(self) -> Column:
+        return self._each(self._edges[1] - self._row("due_s"))
+
+    @cached_property
     def server_queue_s(self) -> Column:
         return self._each(self._row("server_queue_s"))
 

@@ -60,6 +60,11 @@ def of_figure(
     _statistics(book, id, column, statistics, rows, token_notes(rows) if notes is None else notes, reason)
 
 
+def of_column(book: Book, id: str, column: str, statistics: Sequence[str], rows: Table) -> None:
+    """Statistics of a column of times that every completed request has."""
+    _statistics(book, id, column, statistics, rows, {}, None)
+
+
 def token_notes(rows: Table) -> dict[str, list[str]]:
     """Warnings by column where a count is not the server's own, or where an event's tokens are unknown."""
     counted = [] if rows.rows["usage"].all() else ["tokens_counted_by_client"]

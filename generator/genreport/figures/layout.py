@@ -31,7 +31,7 @@ class LevelView:
     test: str
     kind: str
     engine: str
-    concurrency: int
+    concurrency: int | None  # `None` in an open loop
     input: int
     output: int
     repeats: tuple[Level, ...]
@@ -151,10 +151,16 @@ def _unsound(rows: Table) -> Iterator[Finding]:
         yield Finding(*rows.place(row), say(why))
 
 
+def _load(level: LevelView) -> tuple[float, int]:
+    """What levels rise by: requests in flight, or in an open loop requests a second."""
+    arrivals = level.repeats[0].facts.arrivals
+    return (arrivals.rate or 0 if arrivals else level.concurrency or 0), level.input
+
+
 def _test(levels: list[LevelView], order: list[str]) -> TestView:
     found: dict[str, list[LevelView]] = {}
     if levels[0].kind != "cliff":  # a cliff's shapes stand in the plan's order, sweeps rise
-        levels = sorted(levels, key=lambda level: (level.concurrency, level.input))
+        levels = sorted(levels, key=_load)
     for level in levels:
         found.setdefault(level.engine, []).append(level)
     ids = sorted(found, key=lambda e: order.index(e) if e in order else len(order))

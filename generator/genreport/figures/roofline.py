@@ -66,7 +66,7 @@ def enter(book: Book, level: LevelView, engine: str) -> None:
               "bandwidth": f"{engine}.bandwidth"}  # fmt: skip
     book.derive(f"{id}.floor_s", "s", FLOOR, floor, c=f"{id}.concurrency", **memory, **shape)
     running, c = book.value(f"{id}.running.mean"), book.value(f"{id}.concurrency")
-    if running is not None and running < FULL * c:
+    if running is not None and (c is None or running < FULL * c):
         book.derive(f"{id}.floor_running_s", "s", FLOOR, floor, c=f"{id}.running.mean", **memory, **shape)
     book.derive(f"{id}.attainment", "share", "floor / itl", attainment, floor=f"{id}.floor_s", itl=f"{id}.itl.p50")
     _read_bytes(book, id, engine, shape)

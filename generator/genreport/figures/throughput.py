@@ -46,7 +46,8 @@ def _asked(book: Book, level: LevelView) -> None:
         ("output", "/shape/output", "tokens"),
         ("requests", "/requests", "count"),
     ):
-        book.pointer(f"{level.id}.{name}", unit, file, pointer)
+        why = say("missing.open_loop") if name == "concurrency" and level.concurrency is None else None
+        book.pointer(f"{level.id}.{name}", unit, file, pointer, reason=why)
 
 
 def _counts(book: Book, scope: str, rows: Table) -> None:

@@ -10,6 +10,7 @@ from genreport.figures import Figures
 from genreport.reports import (
     against,
     answers,
+    arrivals,
     cliff,
     concurrency,
     evidence,
@@ -43,11 +44,13 @@ def all_pages(
         cliff.page(figures),
         *head_to_head.pages(figures),
     ]
+    scheduled = arrivals.pages(figures)
     told = answers.told(figures, reports)
     return [
-        front.page(figures, told, judged, comparisons, remembered=story is not None),
+        front.page(figures, told, judged, comparisons, scheduled, remembered=story is not None),
         *reports,
         guide.page(figures, told, judged),
+        *scheduled,
         *(page for comparison in comparisons for page in against.pages(comparison, judged)),
         *([history.page(story)] if story else []),
         evidence.page(figures),

@@ -23,15 +23,17 @@ def page(
     told: Told = NOTHING,
     judged: Sequence[Judged] = (),
     comparisons: Sequence[Comparison] = (),
+    scheduled: Sequence[Page] = (),
     *,
     remembered: bool = False,
 ) -> Page:
-    """The page a reader of a round meets first; `remembered`: it has a page of its history."""
+    """The page a reader of a round meets first; `scheduled` are those of its open loops, `remembered`: it has a history."""
     context = verdict(figures) | {
         "told": told,
         "given": [choice for choice in told.limits if choice.slo.given],
         "hypotheses": judged,
         "comparisons": comparisons,
+        "scheduled": scheduled,
         "remembered": remembered,
         "not_measured": figures.round.plan.get("not_measured") or [],
         "unsealed": figures.round.unsealed,

@@ -1,0 +1,64 @@
+"""A level of an open loop: how fast requests came, how late they were sent, and what they waited counted from then."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from genreport.figures.book import Book
+from genreport.figures.frames import Table
+from genreport.figures.latency import of_column
+from genreport.figures.layout import LevelView
+from genreport.words import say
+
+SENT = "sound and not warmup"
+# latencies from when a request was due: waiting at the client counts
+FROM_DUE = {"due_ttft": "due_ttft_s", "due_e2el": "due_e2el_s"}
+GROWTH = "sum((due_s - mean(due_s)) * due_ttft_s) / sum((due_s - mean(due_s)) ** 2)"
+FEWEST = 8  # requests over which a growth can be told
+
+
+def enter(book: Book, level: LevelView) -> None:
+    """Rates, waits from the due time and their growth; for levels of an open loop only."""
+    if level.kind != "open":
+        return
+    for scope, _, rows in level.each():
+        _schedule(book, scope, rows)
+    _rates(book, level)
+    rows = level.measured
+    for figure, column in FROM_DUE.items():
+        of_column(book, f"{level.id}.{figure}", column, ("mean", "p50", "p90", "p95", "p99"), rows)
+    _growth(book, level.id, rows)
+
+
+def _schedule(book: Book, scope: str, rows: Table) -> None:
+    """Requests of a repeat and the time from the first one due to the last."""
+    kept = rows.only(rows.rows["sound"].to_numpy() & ~rows.rows["warmup"].to_numpy())
+    due = kept.rows["due_s"].to_numpy(dtype=float)
+    first = kept.source(range(min(1, len(kept))), SENT)
+    book.enter(f"{scope}.due_requests", len(kept), "count", "count(index)", first, n=len(kept))
+    if len(kept) < 2:
+        book.missing(f"{scope}.due_span", "s", "max(due_s) - min(due_s)", say("missing.one_arrival"))
+        return
+    edges = kept.source((int(np.argmin(due)), int(np.argmax(due))), SENT)
+    book.enter(f"{scope}.due_span", due.max() - due.min(), "s", "max(due_s) - min(due_s)", edges, n=len(kept))
+
+
+def _rates(book: Book, level: LevelView) -> None:
+    """The rate of the schedule as it was drawn, the one that the plan asked for, and the share that was completed."""
+    id = level.id
+    book.pointer(f"{id}.planned_rate", "req/s", level.repeats[0].facts_file, "/arrivals/rate")
+    scopes = [scope for scope, _, _ in level.each() if book.value(f"{scope}.due_span")]
+    book.derive(f"{id}.arrival_rate", "req/s", "sum(requests - 1) / sum(spans)",
+                lambda requests, spans: (requests - 1).sum() / spans.sum(),
+                requests=[f"{s}.due_requests" for s in scopes], spans=[f"{s}.due_span" for s in scopes])  # fmt: skip
+
+
+def _growth(book: Book, id: str, rows: Table) -> None:
+    """Seconds by which the wait for the first token grows in each second of load: 0 where the engine keeps up."""
+    due, wait = rows.rows["due_s"].to_numpy(dtype=float), rows.due_ttft_s.values
+    if len(rows) < FEWEST or due.max() == due.min():
+        book.missing(f"{id}.wait_growth", "share", GROWTH, say("missing.few_arrivals"))
+        return
+    apart = due - due.mean()
+    last = rows.source((int(np.argmax(due)),))
+    book.enter(f"{id}.wait_growth", (apart * wait).sum() / (apart**2).sum(), "share", GROWTH, last, n=len(rows))

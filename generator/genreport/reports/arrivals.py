@@ -1,0 +1,69 @@
+"""07: up to which rate of arrivals does each engine keep up?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from genreport.charts.arrivals import waits
+from genreport.figures import Figures, LevelView, TestView
+from genreport.reports.page import Drawn, Page, repeated
+from genreport.reports.rows import RowMaker
+
+# the wait may grow by so much in each second of load before an engine counts as falling behind
+GROWS = 0.05
+
+
+@dataclass(frozen=True)
+class Pace:
+    """One engine's levels by rising rate, and where it stops keeping up.
+
+    `case`: `all` kept up, `some` did up to `held` and not at `broke`, `none` did, `unknown`; `failed` are levels with failures.
+    """
+
+    engine: str
+    levels: tuple[str, ...]
+    case: str
+    held: str | None
+    broke: str | None
+    failed: tuple[str, ...]
+
+
+def pages(figures: Figures) -> list[Page]:
+    """A page for each test with an open loop, the first at the usual place."""
+    tests = [test for test in figures.tests if test.kind == "open"]
+    places = ["arrivals", *(f"arrivals-{test.id}" for test in tests[1:])]
+    return [_page(figures, test, place) for test, place in zip(tests, places, strict=False)]
+
+
+def _page(figures: Figures, test: TestView, place: str) -> Page:
+    paces = [_pace(figures, engine, test.levels_of(engine)) for engine in test.engines]
+    levels = [(pace.engine, level) for pace in paces for level in pace.levels]
+    context = {
+        "test": test,
+        "paces": paces,
+        "ran": repeated(figures, [level for _, level in levels]),
+        "capped": any(
+            level.repeats[0].facts.arrivals.max_in_flight for e in test.engines for level in test.levels_of(e)
+        ),
+        "process": test.levels_of(test.engines[0])[0].repeats[0].facts.arrivals.process,
+        "flags": [flag for flag in figures.flags if flag.scope.startswith(f"{test.id}.")],
+        "charts": Drawn(waits=waits(RowMaker(figures).waits(levels, ("p50", "p99")))),
+    }
+    return Page(f"{place}/index.md", "arrivals.md", context)
+
+
+def _pace(figures: Figures, engine: str, levels: tuple[LevelView, ...]) -> Pace:
+    ids = tuple(level.id for level in levels)
+    kept = {id: keeps_up(figures, id) for id in ids}
+    known = [id for id in ids if kept[id] is not None]
+    broke = next((id for id in known if not kept[id]), None)
+    before = known[: known.index(broke)] if broke else known
+    case = "unknown" if not known else "all" if broke is None else "some" if before else "none"
+    failed = tuple(id for id in ids if figures.ledger[f"{id}.failed"].value)
+    return Pace(engine, ids, case, before[-1] if before else None, broke, failed)
+
+
+def keeps_up(figures: Figures, level: str) -> bool | None:
+    """Whether waits do not grow while requests arrive; `None` where that cannot be told."""
+    growth = figures.ledger[f"{level}.wait_growth"].value
+    return None if growth is None else growth <= GROWS

@@ -1,0 +1,110 @@
+"""Report 07: up to which rate of arrivals an engine keeps up, and what the page says where that cannot be told."""
+
+from __future__ import annotations
+
+import html
+import re
+from pathlib import Path
+
+import pytest
+
+import audited
+from compose import LLAMA, VLLM, Load, Test, compose_round, sweep
+from genreport.figures import Figures, compute
+from genreport.pages import shared_context, write
+from genreport.records import Failure
+from genreport.reports import all_pages, arrivals
+from genreport.rounds import Round
+
+# what the composed engines can do at most: four at once, 350 ms each
+WORKS_ON, REQUESTS = 4, 40
+
+
+def arriving(*rates: float, requests: int = REQUESTS) -> Test:
+    loads = (Load(f"q{rate:g}".replace(".", "_"), WORKS_ON, requests=requests, rate=rate) for rate in rates)
+    return Test("arrivals", "open", tuple(loads))
+
+
+def figures_of(path: Path, *tests: Test, **what: object) -> Figures:
+    what = {"engines": (VLLM,), "repeats": 1, "latency": lambda *_: (0.05, 0.02)} | what
+    figures = compute(compose_round(path / "composed", tests=tests, **what))
+    audited.recomputed(figures)
+    return figures
+
+
+def read(figures: Figures) -> str:
+    page = next(page for page in all_pages(figures) if page.path == "arrivals/index.md")
+    markup = write(page, figures.ledger, shared_context(figures)).text
+    return " ".join(html.unescape(re.sub(r"<[^>]*>", "", markup)).replace("\u202f", " ").split())
+
+
+@pytest.mark.parametrize(
+    ("rates", "said"),
+    [
+        ((2, 4), "vllm-bf16 keeps up at every rate measured, up to 4 req/s"),
+        ((2,), "vllm-bf16 keeps up with 2 req/s, the only rate measured: there the first token comes"),
+        ((4, 20), "vllm-bf16 keeps up with 4 req/s and falls behind at 20 req/s, where the wait for the first token grows by"),
+        ((20, 40), "vllm-bf16 falls behind at the lowest rate measured, 20 req/s: the wait for the first token grows by"),
+        ((20,), "vllm-bf16 falls behind at 20 req/s: the wait"),
+    ],
+)  # fmt: skip
+def test_the_answer_says_up_to_which_rate_an_engine_keeps_up(tmp_path, rates, said):
+    assert said in read(figures_of(tmp_path, arriving(*rates)))
+
+
+def test_what_cannot_be_told_says_why(tmp_path):
+    text = read(figures_of(tmp_path, arriving(2, requests=4)))
+    assert "Whether vllm-bf16 keeps up cannot be told: too few requests completed, or all were due at once." in text
+
+
+def test_failures_are_said_beside_the_answer(tmp_path):
+    failures = lambda engine, level, repeat, index: Failure(kind="http", status=503) if index % 5 == 0 else None  # noqa: E731
+    text = read(figures_of(tmp_path, arriving(2, 4), failures=failures))
+    assert "Requests failed at 2 req/s (8 of 40 a repeat), and at other rates." in text
+
+
+def test_each_engine_has_an_answer_of_its_own(tmp_path):
+    text = read(figures_of(tmp_path, arriving(2, 4), engines=(VLLM, LLAMA)))
+    assert "vllm-bf16 keeps up" in text
+    assert "llamacpp-q4 keeps up" in text
+
+
+def test_a_wait_counts_from_when_a_request_was_due(tmp_path):
+    ledger = figures_of(tmp_path, arriving(20)).ledger
+    # 40 requests at 20/s into 11.4/s: the last one is due after 1.95 s and waits for what the engine lags behind
+    assert ledger["arrivals.vllm-bf16.q20.wait_growth"].value == pytest.approx(20 * 0.35 / 4 - 1, abs=0.05)
+    assert ledger["arrivals.vllm-bf16.q20.arrival_rate"].value == pytest.approx(20, rel=1e-3)
+    assert ledger["arrivals.vllm-bf16.q20.planned_rate"].value == 20
+    assert ledger["arrivals.vllm-bf16.q20.due_ttft.p99"].value > 1
+
+
+def test_an_open_loop_has_no_number_in_flight_and_says_so(tmp_path):
+    figures = figures_of(tmp_path, arriving(2))
+    assert "open loop" in figures.ledger["arrivals.vllm-bf16.q2.concurrency"].reason
+    assert "open loop" in figures.ledger["arrivals.vllm-bf16.q2.in_flight_ratio"].reason
+
+
+def test_a_round_without_an_open_loop_has_no_such_page(tmp_path):
+    assert arrivals.pages(figures_of(tmp_path, sweep(1, 2))) == []
+
+
+def test_levels_rise_by_their_rates_and_stand_beside_a_sweep(tmp_path):
+    figures = figures_of(tmp_path, sweep(1, 2, 4), arriving(2, 4, 20), engines=(VLLM, LLAMA), repeats=2)
+    (page,) = arrivals.pages(figures)
+    assert [level.rpartition(".")[2] for level in page.context["paces"][0].levels] == ["q2", "q4", "q20"]
+    for each in all_pages(figures):
+        write(each, figures.ledger, shared_context(figures))
+
+
+def test_a_whole_site_of_an_open_loop_holds_its_audit(tmp_path, monkeypatch):
+    from click.testing import CliRunner
+
+    from genreport.cli import main
+
+    monkeypatch.chdir(tmp_path)
+    compose_round(tmp_path / "runs" / "open", tests=(arriving(2, 20),), repeats=2)
+    built = CliRunner().invoke(main, ["build", "runs/open"])
+    assert built.exit_code == 0, built.output
+    checked = CliRunner().invoke(main, ["audit", "site"])
+    assert checked.exit_code == 0, checked.output
+    assert Round(tmp_path / "runs" / "open").levels[0].facts.arrivals.rate == 2
