@@ -534,3 +534,10 @@ def test_a_broken_log_is_no_error(tmp_path):
     for file in figures.round.path.glob(f"levels/concurrency/{OTHER}/*/r*/engine.log.gz"):
         file.write_bytes(gzip.compress(b"x" * 100)[:20])
     assert compute(Round(figures.round.path)).ledger[f"{B}.c1.graph_reuse"].missing
+
+
+def test_more_anomalies_than_a_reader_takes_in_are_said_to_be_more(tmp_path):
+    every = {"failures": lambda engine, level, repeat, index: Failure(kind="connect") if index == 3 else None}
+    text = section(read(figures_of(tmp_path, tests=(sweep(1, 2, 3, 4, 5, 6, 7, 8),), repeats=1, **every)), "Anomalies")
+    assert "There are more; these are the first by engine and load." in text
+    assert "There are more" not in read(figures_of(tmp_path / "few", tests=(sweep(1, 2),), **every))

@@ -30,6 +30,8 @@ BETTER = {
     "e2el.p95": min,
     "prefill.mean": min,
 }
+# a reader takes in no more; the flags of every level stand at the end of the page
+MOST_ANOMALIES = 15
 # of these, every repeat has its own
 RANGED = ("output_throughput", *steady.RANGED)
 
@@ -122,8 +124,9 @@ def _page(figures: Figures, test: TestView, base: str, other: str) -> Page:
         "chosen": chosen,
         "lanes": [found for level in both if (found := _lane_scopes(figures, level))],
         "reused": [e for e in (base, other) if _any(figures, test, e, "graph_reuse")],
-        "anomalies": odd,
-        "experiments": anomalies.experiments(odd),
+        "anomalies": odd[:MOST_ANOMALIES],
+        "more_anomalies": len(odd) > MOST_ANOMALIES,
+        "experiments": anomalies.experiments(odd[:MOST_ANOMALIES]),
         "flags": _flags(figures, test, base, other),
         "memory": memory.account(figures, base, other),
     }
