@@ -25,6 +25,7 @@ from genreport.records import (
     ModelFile,
     Request,
     RoundHead,
+    SearchStep,
     Shape,
     Tensor,
     Usage,
@@ -71,9 +72,9 @@ class Load:
     input: int = 64
     output: int = 16
     requests: int | None = None
-    rate: float | None = (
-        None  # of an open loop, in requests/s; `concurrency` is then how many the engine works on at once
-    )
+    # of an open loop, in requests/s; `concurrency` is then how many the engine works on at once
+    rate: float | None = None
+    searched: str | None = None  # the service level of a search that this level is a step of
 
 
 @dataclass(frozen=True)
@@ -367,6 +368,7 @@ def _facts(test, load, engine, launch, repeat, warmup, loop, logs) -> dict:
         "shape": Shape(input=load.input, output=load.output), "requests": loop.count,
         "concurrency": None if load.rate else load.concurrency,
         "arrivals": Arrivals(process="constant", rate=load.rate) if load.rate else None,
+        "search": SearchStep(slo=load.searched, step=1, load=load.rate, low=1, high=64) if load.searched else None,
         "warmup": warmup, "seed": 1000, "sampling": {"temperature": 0}, "origin_unix_us": EPOCH_US,
         "before_us": loop.before_us, "after_us": loop.last_us + 300_000,
         "log": LogRange(start=0, end=33) if logs else None,

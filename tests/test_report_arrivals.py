@@ -20,8 +20,9 @@ from genreport.rounds import Round
 WORKS_ON, REQUESTS = 4, 40
 
 
-def arriving(*rates: float, requests: int = REQUESTS) -> Test:
-    loads = (Load(f"q{rate:g}".replace(".", "_"), WORKS_ON, requests=requests, rate=rate) for rate in rates)
+def arriving(*rates: float, requests: int = REQUESTS, searched: str | None = None) -> Test:
+    names = {rate: f"q{rate:g}".replace(".", "_") for rate in rates}
+    loads = (Load(names[rate], WORKS_ON, requests=requests, rate=rate, searched=searched) for rate in rates)
     return Test("arrivals", "open", tuple(loads))
 
 
@@ -82,6 +83,26 @@ def test_an_open_loop_has_no_number_in_flight_and_says_so(tmp_path):
     figures = figures_of(tmp_path, arriving(2))
     assert "open loop" in figures.ledger["arrivals.vllm-bf16.q2.concurrency"].reason
     assert "open loop" in figures.ledger["arrivals.vllm-bf16.q2.in_flight_ratio"].reason
+
+
+@pytest.mark.parametrize(
+    ("rates", "said"),
+    [
+        ((2, 8, 20), "vllm-bf16: 8 req/s, where it is 5"),
+        ((2, 8, 20), "; at 20 req/s it is 1."),
+        ((2, 8), "no rate tried broke the limit."),
+        ((20, 40), "vllm-bf16: none; at the lowest rate tried, 20 req/s, it is 1."),
+    ],
+)
+def test_a_search_says_between_which_rates_its_limit_lies(tmp_path, rates, said):
+    slos = ({"id": "quick", "figure": "ttft", "percentile": "p99", "below_ms": 150},)
+    text = read(figures_of(tmp_path, arriving(*rates, searched="quick"), slos=slos))
+    assert "the p99 TTFT, counted from when a request is due, stays within 150 ms and no request fails" in text
+    assert said in text
+
+
+def test_no_search_says_nothing_of_one(tmp_path):
+    assert "within the limit" not in read(figures_of(tmp_path, arriving(2, 4)))
 
 
 def test_a_round_without_an_open_loop_has_no_such_page(tmp_path):

@@ -165,6 +165,8 @@ def _test(book: Book, test: TestView, scopes: dict[str, str]) -> list[Flag]:
             raised += flags.of_level(book, level, before if sweep else None)
     for challenger in test.engines[1:]:
         crossing.enter_pair(book, test, test.engines[0], challenger)
+    if test.kind == "open":
+        arriving.enter_search(book, test)
     if test.kind == "concurrency":
         waves.enter_lanes(book, test)
         effects.enter(book, test, {facts.engine: facts for facts in reversed(book.round.launches.values())})

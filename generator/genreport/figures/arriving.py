@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 
+from genreport.figures import planned
 from genreport.figures.book import Book
+from genreport.figures.choosing import Slo, slos
 from genreport.figures.frames import Table
 from genreport.figures.latency import of_column
-from genreport.figures.layout import LevelView
+from genreport.figures.layout import LevelView, TestView
 from genreport.words import say
 
 SENT = "sound and not warmup"
@@ -28,6 +33,25 @@ def enter(book: Book, level: LevelView) -> None:
     for figure, column in FROM_DUE.items():
         of_column(book, f"{level.id}.{figure}", column, ("mean", "p50", "p90", "p95", "p99"), rows)
     _growth(book, level.id, rows)
+
+
+def searched(plan: Mapping[str, Any], test: TestView) -> Slo | None:
+    """The service level whose largest rate a test searched for."""
+    steps = (level.repeats[0].facts.search for levels in test.levels.values() for level in levels)
+    name = next((step.slo for step in steps if step), None)
+    return next((slo for slo in slos(plan) if slo.id == name), None)
+
+
+def enter_search(book: Book, test: TestView) -> None:
+    """The limit of a test's search, from the plan."""
+    slo = searched(book.round.plan, test)
+    if slo is not None:
+        planned.enter(book, f"test.{test.id}.search_limit", "s", f"/slos/{slo.place}/below_ms", divisor=1000)
+
+
+def statistic(slo: Slo) -> str:
+    """The figure of a level that a search is decided by: waits count from the due time."""
+    return f"due_{slo.statistic}" if f"due_{slo.figure}" in FROM_DUE else slo.statistic
 
 
 def _schedule(book: Book, scope: str, rows: Table) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from genreport.charts.arrivals import waits
 from genreport.figures import Figures, LevelView, TestView
+from genreport.figures.arriving import searched, statistic
 from genreport.reports.page import Drawn, Page, repeated
 from genreport.reports.rows import RowMaker
 
@@ -28,6 +29,21 @@ class Pace:
     failed: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class Found:
+    """What a search for the largest rate within a limit found on one engine.
+
+    `case`: `between` (`held` kept the limit, `broke` is the lowest rate that did not), `all` kept it, or `none`; `statistic` is
+    the figure that decided.
+    """
+
+    engine: str
+    case: str
+    held: str | None
+    broke: str | None
+    statistic: str
+
+
 def pages(figures: Figures) -> list[Page]:
     """A page for each test with an open loop, the first at the usual place."""
     tests = [test for test in figures.tests if test.kind == "open"]
@@ -42,6 +58,8 @@ def _page(figures: Figures, test: TestView, place: str) -> Page:
         "test": test,
         "paces": paces,
         "ran": repeated(figures, [level for _, level in levels]),
+        "slo": searched(figures.round.plan, test),
+        "searches": _searches(figures, test),
         "capped": any(
             level.repeats[0].facts.arrivals.max_in_flight for e in test.engines for level in test.levels_of(e)
         ),
@@ -67,3 +85,25 @@ def keeps_up(figures: Figures, level: str) -> bool | None:
     """Whether waits do not grow while requests arrive; `None` where that cannot be told."""
     growth = figures.ledger[f"{level}.wait_growth"].value
     return None if growth is None else growth <= GROWS
+
+
+def _searches(figures: Figures, test: TestView) -> list[Found]:
+    """A finding for each engine; a level keeps the limit if its figure does and no request failed, as in the runner."""
+    slo = searched(figures.round.plan, test)
+    limit = figures.ledger.get(f"test.{test.id}.search_limit")
+    if slo is None or limit is None or limit.missing:
+        return []
+    return [_found(figures, engine, test.levels_of(engine), statistic(slo), limit.value) for engine in test.engines]
+
+
+def _found(figures: Figures, engine: str, levels: tuple[LevelView, ...], name: str, limit: float) -> Found:
+    kept = {level.id: _keeps(figures, level.id, name, limit) for level in levels}
+    held = [id for id, keeps in kept.items() if keeps]
+    broke = [id for id, keeps in kept.items() if not keeps]
+    case = "all" if not broke else "none" if not held else "between"
+    return Found(engine, case, held[-1] if held else None, broke[0] if broke else None, name)
+
+
+def _keeps(figures: Figures, level: str, name: str, limit: float) -> bool:
+    value = figures.ledger[f"{level}.{name}"].value
+    return value is not None and value <= limit and not figures.ledger[f"{level}.failed"].value
