@@ -12,7 +12,7 @@ import audited
 from compose import LLAMA, VLLM, Load, Test, compose_round, sweep
 from genreport.figures import Figures, compute
 from genreport.pages import shared_context, write
-from genreport.records import Failure
+from genreport.records import Failure, Request
 from genreport.reports import all_pages, arrivals
 from genreport.rounds import Round
 
@@ -77,6 +77,17 @@ def test_a_wait_counts_from_when_a_request_was_due(tmp_path):
     assert ledger["arrivals.vllm-bf16.q20.arrival_rate"].value == pytest.approx(20, rel=1e-3)
     assert ledger["arrivals.vllm-bf16.q20.planned_rate"].value == 20
     assert ledger["arrivals.vllm-bf16.q20.due_ttft.p99"].value > 1
+
+
+@pytest.mark.parametrize("later_us", [0, 1_000_000, 5_000_000, 60_000_000])
+def test_a_repeat_whose_load_begins_later_on_its_clock_changes_no_growth(tmp_path, later_us):
+    def late(key: str, request: Request) -> Request:
+        moved = {name: getattr(request, name) + later_us for name in ("due_us", "t0_us", "end_us")}
+        return request.model_copy(update=moved) if key.endswith("/r2") and not request.warmup else request
+
+    figures = figures_of(tmp_path, arriving(20), repeats=2, alter=late)
+    assert figures.ledger["arrivals.vllm-bf16.q20.wait_growth"].value == pytest.approx(20 * 0.35 / 4 - 1, abs=0.05)
+    assert "vllm-bf16 falls behind at 20" in read(figures)
 
 
 def test_an_open_loop_has_no_number_in_flight_and_says_so(tmp_path):

@@ -28,11 +28,12 @@ def enter(book: Book, level: LevelView) -> None:
         return
     for scope, _, rows in level.each():
         _schedule(book, scope, rows)
+        _growth(book, scope, rows.measured)
     _rates(book, level)
     rows = level.measured
     for figure, column in FROM_DUE.items():
         of_column(book, f"{level.id}.{figure}", column, ("mean", "p50", "p90", "p95", "p99"), rows)
-    _growth(book, level.id, rows)
+    _growth_of_level(book, level)
 
 
 def searched(plan: Mapping[str, Any], test: TestView) -> Slo | None:
@@ -86,3 +87,15 @@ def _growth(book: Book, id: str, rows: Table) -> None:
     apart = due - due.mean()
     last = rows.source((int(np.argmax(due)),))
     book.enter(f"{id}.wait_growth", (apart * wait).sum() / (apart**2).sum(), "share", GROWTH, last, n=len(rows))
+
+
+def _growth_of_level(book: Book, level: LevelView) -> None:
+    """The mean over repeats: each has a clock and a load of its own, so that no line goes through two of them."""
+    growths = book.observed(f"{scope}.wait_growth" for scope, _, _ in level.each())
+    if not growths:
+        book.missing(f"{level.id}.wait_growth", "share", "mean(growths)", say("missing.few_arrivals"))
+        return
+    n = len(level.measured)
+    book.derive(
+        f"{level.id}.wait_growth", "share", "mean(growths)", lambda growths: growths.mean(), n=n, growths=growths
+    )
