@@ -59,9 +59,20 @@ def test_what_cannot_be_told_says_why(tmp_path):
 
 
 def test_failures_are_said_beside_the_answer(tmp_path):
-    failures = lambda engine, level, repeat, index: Failure(kind="http", status=503) if index % 5 == 0 else None  # noqa: E731
+    failures = lambda engine, level, repeat, index: Failure(kind="http", status=503) if index == 5 else None  # noqa: E731
     text = read(figures_of(tmp_path, arriving(2, 4), failures=failures))
-    assert "Requests failed at 2 req/s (8 of 40 a repeat), and at other rates." in text
+    assert "keeps up at every rate measured" in text
+    assert "Requests failed at 2 req/s (1 of 40 a repeat), and at other rates." in text
+
+
+@pytest.mark.parametrize("every", [1, 3])
+def test_an_engine_that_turns_requests_away_does_not_keep_up(tmp_path, every):
+    def failures(engine: str, level: str, repeat: int, index: int) -> Failure | None:
+        return Failure(kind="http", status=503) if level == "q20" and index % every == 0 else None
+
+    text = read(figures_of(tmp_path, arriving(2, 20), failures=failures))
+    assert "vllm-bf16 keeps up with 2 req/s and not with 20 req/s: " in text
+    assert "requests failed there and" in text
 
 
 def test_each_engine_has_an_answer_of_its_own(tmp_path):
@@ -73,7 +84,7 @@ def test_each_engine_has_an_answer_of_its_own(tmp_path):
 def test_a_wait_counts_from_when_a_request_was_due(tmp_path):
     ledger = figures_of(tmp_path, arriving(20)).ledger
     # 40 requests at 20/s into 11.4/s: the last one is due after 1.95 s and waits for what the engine lags behind
-    assert ledger["arrivals.vllm-bf16.q20.wait_growth"].value == pytest.approx(20 * 0.35 / 4 - 1, abs=0.05)
+    assert ledger["arrivals.vllm-bf16.q20.due_growth"].value == pytest.approx(20 * 0.35 / 4 - 1, abs=0.05)
     assert ledger["arrivals.vllm-bf16.q20.arrival_rate"].value == pytest.approx(20, rel=1e-3)
     assert ledger["arrivals.vllm-bf16.q20.planned_rate"].value == 20
     assert ledger["arrivals.vllm-bf16.q20.due_ttft.p99"].value > 1
@@ -86,7 +97,7 @@ def test_a_repeat_whose_load_begins_later_on_its_clock_changes_no_growth(tmp_pat
         return request.model_copy(update=moved) if key.endswith("/r2") and not request.warmup else request
 
     figures = figures_of(tmp_path, arriving(20), repeats=2, alter=late)
-    assert figures.ledger["arrivals.vllm-bf16.q20.wait_growth"].value == pytest.approx(20 * 0.35 / 4 - 1, abs=0.05)
+    assert figures.ledger["arrivals.vllm-bf16.q20.due_growth"].value == pytest.approx(20 * 0.35 / 4 - 1, abs=0.05)
     assert "vllm-bf16 falls behind at 20" in read(figures)
 
 

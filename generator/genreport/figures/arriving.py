@@ -82,20 +82,20 @@ def _growth(book: Book, id: str, rows: Table) -> None:
     """Seconds by which the wait for the first token grows in each second of load: 0 where the engine keeps up."""
     due, wait = rows.rows["due_s"].to_numpy(dtype=float), rows.due_ttft_s.values
     if len(rows) < FEWEST or due.max() == due.min():
-        book.missing(f"{id}.wait_growth", "share", GROWTH, say("missing.few_arrivals"))
+        book.missing(f"{id}.due_growth", "share", GROWTH, say("missing.few_arrivals"))
         return
     apart = due - due.mean()
     last = rows.source((int(np.argmax(due)),))
-    book.enter(f"{id}.wait_growth", (apart * wait).sum() / (apart**2).sum(), "share", GROWTH, last, n=len(rows))
+    book.enter(f"{id}.due_growth", (apart * wait).sum() / (apart**2).sum(), "share", GROWTH, last, n=len(rows))
 
 
 def _growth_of_level(book: Book, level: LevelView) -> None:
     """The mean over repeats: each has a clock and a load of its own, so that no line goes through two of them."""
-    growths = book.observed(f"{scope}.wait_growth" for scope, _, _ in level.each())
+    growths = book.observed(f"{scope}.due_growth" for scope, _, _ in level.each())
     if not growths:
-        book.missing(f"{level.id}.wait_growth", "share", "mean(growths)", say("missing.few_arrivals"))
+        book.missing(f"{level.id}.due_growth", "share", "mean(growths)", say("missing.few_arrivals"))
         return
     n = len(level.measured)
     book.derive(
-        f"{level.id}.wait_growth", "share", "mean(growths)", lambda growths: growths.mean(), n=n, growths=growths
+        f"{level.id}.due_growth", "share", "mean(growths)", lambda growths: growths.mean(), n=n, growths=growths
     )

@@ -12,6 +12,8 @@ from genreport.reports.rows import RowMaker
 
 # the wait may grow by so much in each second of load before an engine counts as falling behind
 GROWS = 0.05
+# and so may the share of requests that fail: an engine that turns requests away keeps its waits short
+FAILS = 0.05
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,7 @@ class Pace:
     held: str | None
     broke: str | None
     failed: tuple[str, ...]
+    refused: bool  # at `broke` it is failures that say so
 
 
 @dataclass(frozen=True)
@@ -78,13 +81,22 @@ def _pace(figures: Figures, engine: str, levels: tuple[LevelView, ...]) -> Pace:
     before = known[: known.index(broke)] if broke else known
     case = "unknown" if not known else "all" if broke is None else "some" if before else "none"
     failed = tuple(id for id in ids if figures.ledger[f"{id}.failed"].value)
-    return Pace(engine, ids, case, before[-1] if before else None, broke, failed)
+    refused = broke is not None and turns_away(figures, broke)
+    return Pace(engine, ids, case, before[-1] if before else None, broke, failed, refused)
 
 
 def keeps_up(figures: Figures, level: str) -> bool | None:
-    """Whether waits do not grow while requests arrive; `None` where that cannot be told."""
-    growth = figures.ledger[f"{level}.wait_growth"].value
+    """Whether waits do not grow while requests arrive, and nearly all complete; `None` where that cannot be told."""
+    if turns_away(figures, level):
+        return False
+    growth = figures.ledger[f"{level}.due_growth"].value
     return None if growth is None else growth <= GROWS
+
+
+def turns_away(figures: Figures, level: str) -> bool:
+    """Whether more requests fail than an engine that keeps up may lose."""
+    completed, failed = (figures.ledger[f"{level}.{name}"].value or 0 for name in ("completed", "failed"))
+    return failed > FAILS * (completed + failed)
 
 
 def _searches(figures: Figures, test: TestView) -> list[Found]:
