@@ -108,7 +108,7 @@ def test_the_job_mounts_what_its_command_names():
     files = {each["kind"]: each for each in yaml.safe_load_all(blocks(page, "yaml")[0])}
     spec = files["Job"]["spec"]["template"]["spec"]
     mounted = {mount["name"]: mount["mountPath"] for mount in spec["containers"][0]["volumeMounts"]}
-    assert mounted == {"plan": "/work/plan", "runs": "/work/runs"}
+    assert mounted == {"plan": "/srv/genreport/plan", "runs": "/srv/genreport/runs"}
     assert spec["volumes"][0]["configMap"]["name"] == files["ConfigMap"]["metadata"]["name"]
     assert (
         spec["volumes"][1]["persistentVolumeClaim"]["claimName"] == files["PersistentVolumeClaim"]["metadata"]["name"]

@@ -22,7 +22,7 @@ def known_machine():
 
 @pytest.fixture(scope="module")
 def redactor(known_machine):
-    return Redactor(["/farm/fast", "Project Zebra"], ["correct horse", "x"])
+    return Redactor(["/vault/fast", "Project Zebra"], ["correct horse", "x"])
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def redactor(known_machine):
         ("/root/", "<path>"),
         ("PATH=/usr/bin:/home/u/bin:/mnt/x", "PATH=/usr/bin:<path>/bin:<path>/x"),
         ("['/srv/x','/tmp/a']", "['<path>/x','<path>/a']"),
-        ("file:///root/.cache/hub", "file://<path>/hub"),
+        ("file:///home/u/.cache/hub", "file://<path>/hub"),
         ("ipc:///tmp/abc-def", "ipc://<path>/abc-def"),
         ("\\n/home/u/z", "\\n<path>/z"),
         ("\x1b[0m/mnt/a/b\x1b[0m", "\x1b[0m<path>/b\x1b[0m"),
@@ -44,7 +44,7 @@ def redactor(known_machine):
         ("/usr/../home/u/x", "/usr/..<path>/x"),
         ("/var/tmp/a/b", "<path>/b"),
         ("/mnt/disk/a, /media/b/c; /srv/d", "<path>/a, <path>/c; <path>/d"),
-        ("/farm/fast/a/b", "<path>/b"),
+        ("/vault/fast/a/b", "<path>/b"),
         ("<path>/home/u", "<path><path>"),
         ("https://docs/refleaks.html/opt/lib/x.py: warning", "https://docs/refleaks.html<path>/x.py: warning"),
         ("http://h/a?file=/home/u/x", "http://h/a?file=<path>/x"),
@@ -256,7 +256,7 @@ FRAGMENTS = [
     "Project",
     "Zebra",
     "sk-abcdefghijklmnop",
-    "/farm/fast",
+    "/vault/fast",
     "/v1/",
     "-",
     "@",
