@@ -732,6 +732,7 @@ def test_back_and_forward_keep_the_place_and_the_tools(served, page):
 )
 def test_the_first_stop_of_the_keyboard_skips_to_the_content_and_can_be_seen(at, page, path):
     page.goto(at(path))
+    page.evaluate("window.shown = document.querySelector('main')")
     page.keyboard.press("Tab")
     skip = page.locator(":focus")
     assert "#" in skip.get_attribute("href")
@@ -741,8 +742,9 @@ def test_the_first_stop_of_the_keyboard_skips_to_the_content_and_can_be_seen(at,
     page.keyboard.press("Enter")
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.closest('main, article, .md-content') !== null")
-    style = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
-    assert style != "none"
+    page.wait_for_timeout(300)  # longer than a page takes that is fetched anew
+    assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") != "none"
+    assert page.evaluate("window.shown.isConnected && window.shown.contains(document.activeElement)")
 
 
 def test_nothing_moves_for_who_wants_no_motion(served, page):

@@ -363,15 +363,17 @@
     true,
   );
   addEventListener("resize", close);
-  /* instant navigation scrolls to the content, and would leave the keyboard at the top of the page */
+  /* instant navigation would fetch this page again for its first jump within it, and replace what the keyboard stands on */
   document.addEventListener(
     "click",
     (event) => {
       const skip = event.target.closest?.("a.md-skip");
       const target = skip && document.getElementById(decodeURIComponent(skip.hash.slice(1)));
       if (!target) return;
+      event.preventDefault();
+      event.stopPropagation();
       target.tabIndex = -1;
-      target.focus({ preventScroll: true });
+      target.focus();
     },
     true,
   );

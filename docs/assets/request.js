@@ -301,6 +301,7 @@
     const record = JSON.parse(span.textContent);
     document.documentElement.classList.add("one");
     document.querySelector("main").append(build(record, line));
+    shown().dataset.hash = location.hash;
     document.title = filled(known().title, { index: record.index, line });
     scrollTo(0, 0);
     shown().querySelector("h1").focus({ preventScroll: true });
@@ -336,6 +337,7 @@
   };
 
   document.addEventListener("keydown", (event) => {
+    if (shown() && shown().dataset.hash !== location.hash) route(); // history has moved, and what it shows is yet to be drawn
     const view = shown();
     if (!view || event.altKey || event.ctrlKey || event.metaKey || event.shiftKey) return;
     const step = { ArrowLeft: "previous", ArrowRight: "next", Escape: "line" }[event.key];
