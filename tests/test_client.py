@@ -212,7 +212,7 @@ async def test_a_server_that_drips_comments_holds_a_request_no_longer_than_it_ma
 
     record, _ = await observe(drip, stall_s=5, request_s=0.15)
     assert (record.failure.kind, record.failure.status, record.kinds) == ("stall", 200, "t")
-    assert record.failure.message == "not complete after 0.15 s"
+    assert record.failure.message == "ReadTimeout: not complete after 0.15 s"
     assert 140_000 <= record.end_us - record.t0_us < 2_000_000
 
 

@@ -157,3 +157,17 @@ def test_no_json_whatever_breaks_the_reading(payloads):
     assert tokens is None or (len(tokens) == len(events) and min(tokens, default=0) >= 0)
     for event in events:
         json.dumps([event.text, event.finish, event.server], allow_nan=False).encode()
+
+
+@given(text=st.text(), number=st.one_of(st.integers(), st.floats()), more=st.dictionaries(st.text(), st.text()))
+def test_the_quick_reader_and_the_standard_one_say_the_same(text, number, more):
+    body = (
+        completion(text, finish_reason=text, **more)
+        | usage(number)
+        | {"timings": {"predicted_n": number, text: number}}
+    )
+    payload = json.dumps(body)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("genreport.dialect.orjson.loads", json.JSONDecoder(parse_constant=lambda _: None).decode)
+        told = parse(payload)
+    assert parse(payload) == told

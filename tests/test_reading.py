@@ -703,19 +703,20 @@ def test_the_search_finds_a_report(at, page):
 
 def test_back_and_forward_keep_the_place_and_the_tools(served, page):
     url, _ = served
+    there = "Math.abs(document.getElementById('what-limits-it').getBoundingClientRect().top) < innerHeight"
     page.goto(url + "rounds/round2/concurrency/index.html")
     page.evaluate("window.neverReloaded = true")
     page.locator(".md-sidebar--secondary a", has_text="What limits it").click()
     page.wait_for_url(re.compile("#what-limits-it$"))
+    page.wait_for_function(there)
+    page.wait_for_timeout(500)  # the theme notes where a page stands when it has stood still for a moment
     page.locator(".md-nav--primary a", has_text="TTFT anatomy").first.click()
     page.wait_for_url(re.compile("/ttft/"))
     page.locator(".gr-tools button").first.wait_for()
     page.go_back()
     page.wait_for_url(re.compile("/concurrency/"))
     page.locator(".gr-tools button").first.wait_for()
-    page.wait_for_function(
-        "Math.abs(document.getElementById('what-limits-it').getBoundingClientRect().top) < innerHeight"
-    )
+    page.wait_for_function(there)
     page.go_forward()
     page.wait_for_url(re.compile("/ttft/"))
     assert page.evaluate("window.neverReloaded") is True

@@ -12,7 +12,6 @@ from genreport.sse import Decoder
 
 TRIES = 4  # a stream whose events differ in more than their text is not tried for longer
 _PROBE = "~another text~"
-_TEXT = Event._fields.index("text")
 
 
 class Alike:
@@ -20,21 +19,24 @@ class Alike:
 
     def __init__(self) -> None:
         self._tries = TRIES
-        self._ahead, self._behind = (), ()  # the event's fields before its text and after
-        self._before = self._after = b"\0"
-        self._least = 1 << 62  # until an event is known, none is long enough
+        self.known: Event | None = None
+        self._before = self._after = b""
 
-    def event(self, data: bytes) -> Event | None:
-        """The event that these bytes are, if they are the known one's but for the text."""
-        if not data.startswith(self._before) or not data.endswith(self._after) or len(data) <= self._least:
+    def texts(self, reads: list[bytes]) -> list[str] | None:
+        """The texts of these reads, if each of them is the known event but for its text."""
+        if self.known is None:
             return None
+        before, after, size = self._before, self._after, len(self._before)
+        least, behind = size + len(after), -len(after)
+        for data in reads:
+            if len(data) <= least or not data.startswith(before) or not data.endswith(after):
+                return None
         try:
-            text = data[len(self._before) : -len(self._after)].decode()
+            texts = [data[size:behind].decode() for data in reads]
         except UnicodeDecodeError:
             return None
-        if not text.isprintable() or '"' in text or "\\" in text:  # the text ends there, or stands for another
-            return None
-        return Event._make((*self._ahead, text, *self._behind))
+        all_of_them = "".join(texts)  # a quote ends a text, and a backslash stands for another one
+        return texts if all_of_them.isprintable() and not ('"' in all_of_them or "\\" in all_of_them) else None
 
     def learn(self, data: bytes, event: Event) -> None:
         """Takes note of a whole event that was read in full."""
@@ -45,9 +47,7 @@ class Alike:
         before, quoted, after = data.partition(b'"%b"' % text)
         before, after = before + b'"', b'"' + after
         if quoted and after.endswith(b"\n") and self._holds(before, after, event):
-            self._before, self._after = before, after
-            self._ahead, self._behind = event[:_TEXT], event[_TEXT + 1 :]
-            self._least = len(before) + len(after)
+            self._before, self._after, self.known = before, after, event
 
     def _holds(self, before: bytes, after: bytes, event: Event) -> bool:
         """Whether what stands between is the text: with another one there, all else is as it was."""

@@ -10,7 +10,7 @@ import asyncio
 import itertools
 import json
 import ssl
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,7 +26,7 @@ from genreport.wire import Answer, Wire, head_of, monotonic_us
 TEXT_ROOM = 16 * TEXT_LIMIT  # cut to the limit when it was redacted
 ANSWER_BYTES = 64 << 20  # no answer of a level is nearly as large
 LINE_BYTES = 4 << 20  # and no event of one
-SLICE = 8  # events of a step of reading: a tenth of a millisecond at most
+SLICE = 16  # events of a step of reading: a tenth of a millisecond at most
 JSON_LINES = ("application/x-ndjson", "application/jsonl", "application/json-lines")
 
 
@@ -92,13 +92,18 @@ class Exchange:
     def __post_init__(self) -> None:
         self._decoder: Decoder | Lines = Decoder()
         self._events: list[Event] = []
-        self._stamps: list[int] = []
+        self._texts: list[str] = []  # of the events: those alike are one event with many texts
+        self._events_us: list[int] = []  # on CLOCK_MONOTONIC
         self.parsing = self._parse()  # reads a little with each step
         self.bytes = self._line_bytes = 0
 
     def sent(self) -> None:
         """Called right before the first byte of a try."""
         self.sent_us.append(self.clock.now_us())
+
+    def answered(self, status: int) -> None:
+        """Called when the head of an answer is there."""
+        self.status = status
 
     def take(self, read_us: int, data: bytes) -> bool:
         """Keeps what one read brought; whether that is too much."""
@@ -139,7 +144,8 @@ class Exchange:
         tokens = token_counts(self._events, usage.completion_tokens if usage else None)
         kinds = kind_letters(self._events, tokens)
         failure = self._failure(kinds)
-        origin_us = self.sent_us[-1] if self.sent_us else self.call.due_us
+        begin_us = self.sent_us[-1] if self.sent_us else self.call.due_us
+        stamps_us = [self.clock.at(read_us) for read_us in self._events_us]
         return Request(
             index=self.call.index,
             warmup=self.call.warmup,
@@ -148,39 +154,49 @@ class Exchange:
             asked_output=self.call.asked_output,
             due_us=self.call.due_us,
             t0_us=self.sent_us[-1] if self.sent_us else None,
-            gaps_us=[later - earlier for earlier, later in itertools.pairwise([origin_us, *self._stamps])],
+            gaps_us=[later - earlier for earlier, later in itertools.pairwise([begin_us, *stamps_us])],
             kinds=kinds,
             tokens=tokens,
             usage=usage,
             finish=self._last("finish"),
             server=self._last("server") or {},
-            text=clean("".join(event.text for event in self._events), TEXT_ROOM),
-            end_us=self._stamps[-1] if self._stamps and not failure else self.end_us,
+            text=clean("".join(self._texts), TEXT_ROOM),
+            end_us=stamps_us[-1] if stamps_us and not failure else self.end_us,
             retries=max(0, len(self.sent_us) - 1),
             failure=failure,
         )
 
-    def _parse(self) -> Iterator[None]:
+    def _parse(self) -> Generator[None]:
         alike, whole = Alike(), isinstance(self._decoder, Decoder)
-        for read_us, data in zip(self.reads_us, self.reads, strict=True):
-            if whole and (event := alike.event(data)) is not None:
-                self._note(event, read_us)
+        for begin in range(0, len(self.reads), SLICE):
+            reads, reads_us = self.reads[begin : begin + SLICE], self.reads_us[begin : begin + SLICE]
+            if whole and (texts := alike.texts(reads)) is not None:
+                self._note([alike.known] * len(texts), texts, reads_us)
             else:
-                payloads = self._decoder.feed(data)
-                for payload in payloads:
-                    if (event := parse(payload)) is not None:
-                        self._note(event, read_us)
-                    if len(self._events) % SLICE == 0:
-                        yield
-                whole = isinstance(self._decoder, Decoder) and not self._decoder.unfinished
-                if whole and len(payloads) == 1 and event is not None:
-                    alike.learn(data, event)
-            if len(self._events) % SLICE == 0:
-                yield
+                for read_us, data in zip(reads_us, reads, strict=True):
+                    whole = yield from self._read(read_us, data, alike if whole else None)
+            yield
 
-    def _note(self, event: Event, read_us: int) -> None:
-        self._events.append(event)
-        self._stamps.append(self.clock.at(read_us))
+    def _read(self, read_us: int, data: bytes, alike: Alike | None) -> Generator[None, None, bool]:
+        """Notes the events that one read completes; returns whether the next one begins an event."""
+        if alike and (texts := alike.texts([data])) is not None:
+            self._note([alike.known], texts, [read_us])
+            return True
+        payloads = self._decoder.feed(data)
+        for begin in range(0, len(payloads), SLICE):
+            events = [event for payload in payloads[begin : begin + SLICE] if (event := parse(payload)) is not None]
+            self._note(events, [event.text for event in events], [read_us] * len(events))
+            if len(payloads) > SLICE:
+                yield
+        whole = isinstance(self._decoder, Decoder) and not self._decoder.unfinished
+        if alike and whole and len(payloads) == 1 and events:
+            alike.learn(data, events[0])
+        return whole
+
+    def _note(self, events: list[Event], texts: list[str], reads_us: list[int]) -> None:
+        self._events += events
+        self._texts += texts
+        self._events_us += reads_us
 
     def _last(self, name: str) -> Any:
         return next((found for event in reversed(self._events) if (found := getattr(event, name))), None)
@@ -223,12 +239,12 @@ class Client:
         answer_bytes: int = ANSWER_BYTES,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
-        self._request_s, self._answer_bytes = request_s, answer_bytes
+        self._answer_bytes = answer_bytes
         self._base_url, self._made = base_url.rstrip("/").removesuffix("/v1"), {}
         # a compressing server would hold events back to fill its window
         told = {"Accept": "*/*", "Accept-Encoding": "identity", "User-Agent": f"genreport/{__version__}"}
         self._headers = httpx.Headers(told | {"Content-Type": "application/json", **(headers or {})})
-        self._timeout = httpx.Timeout(stall_s).as_dict()
+        self._timeout = httpx.Timeout(stall_s).as_dict() | {"whole": request_s}
         self._transport = transport or Wire(verify=verify, fresh=fresh_connections)
 
     async def __aenter__(self) -> Client:
@@ -251,30 +267,32 @@ class Client:
         """Makes the call and returns as soon as its last byte is in, with nothing parsed yet."""
         seen = Exchange(call, clock, self._answer_bytes)
         try:
-            async with asyncio.timeout(self._request_s):
-                await self._observe(call, seen)
-        except TimeoutError:
-            seen.failed("stall", f"not complete after {self._request_s:g} s")
+            await (self._over_wire if isinstance(self._transport, Wire) else self._through)(call, seen)
         except httpx.RequestError as error:
             seen.failed(_kind(error, answered=seen.status is not None), f"{type(error).__name__}: {error}")
         return seen
 
-    async def _observe(self, call: Call, seen: Exchange) -> None:
-        """Our own transport is given bytes, any other a request."""
+    async def _over_wire(self, call: Call, seen: Exchange) -> None:
+        """Our own transport is given bytes."""
         path, content = endpoint(call.body), call.encoded[1]
         request, head = self._made.get(path) or self._make(path)
-        if isinstance(self._transport, Wire):
-            whole = b"%bContent-Length: %d\r\n\r\n%b" % (head, len(content), content)
-            answer = await self._transport.ask(request.url, whole, self._timeout, seen.sent)
-            await (_stream if answer.is_plain_stream else _other)(answer, seen)
-            return
-        given = httpx.Request(
-            "POST", request.url, headers=request.headers, content=content, extensions=request.extensions
-        )
+        whole = b"%bContent-Length: %d\r\n\r\n%b" % (head, len(content), content)
+        answer = await self._transport.ask(request.url, whole, self._timeout, seen.sent, seen)
+        await (_taken_whole if answer.taken else _other)(answer, seen)
+
+    async def _through(self, call: Call, seen: Exchange) -> None:
+        """A transport that was given takes a request, and may not tell when it sent it."""
+        request, _ = self._make(endpoint(call.body))
+        content, extensions = call.encoded[1], request.extensions
+        given = httpx.Request("POST", request.url, headers=request.headers, content=content, extensions=extensions)
         about_to_send = seen.clock.now_us()
-        response = await self._transport.handle_async_request(given)
-        seen.sent_us = seen.sent_us or [about_to_send]  # a given transport may not tell
-        await _receive(response, seen)
+        try:
+            async with asyncio.timeout(self._timeout["whole"]):
+                response = await self._transport.handle_async_request(given)
+                seen.sent_us = seen.sent_us or [about_to_send]
+                await _receive(response, seen)
+        except TimeoutError:
+            raise httpx.ReadTimeout(f"not complete after {self._timeout['whole']:g} s") from None
 
     def _make(self, path: str) -> tuple[httpx.Request, bytes]:
         """What the requests to a path have in common, made once."""
@@ -285,13 +303,10 @@ class Client:
         return self._made[path]
 
 
-async def _stream(answer: Answer, seen: Exchange) -> None:
+async def _taken_whole(answer: Answer, seen: Exchange) -> None:
     """What nearly every answer is, without a response made of it."""
-    seen.status = answer.status
-    try:
-        seen.ended(await answer.whole(seen.take))
-    finally:
-        await answer.aclose()
+    seen.ended(answer.read_us)
+    await answer.aclose()
 
 
 async def _other(answer: Answer, seen: Exchange) -> None:

@@ -14,6 +14,7 @@ from genreport.records import Request
 
 TURN_S = 0.0002  # reading done between two turns of the loop, which delays a stamp by no more
 IDLE_S = 0.00005  # a turn shorter than this had nothing else to do
+BUSY_S = 0.002  # after a longer one it waits: to look at each turn would cost every one of them
 PATIENCE_S = 0.02  # how long reading waits for such a turn
 COLLECT = 2000, 20, 1000  # objects, and collections of each generation before one of the next
 MOST_BYTES = 16 << 20  # with more than this unread it waits no more: a saturated client keeps this much
@@ -88,3 +89,5 @@ class Desk:
             before, now = now, time.monotonic()
             if now - before < IDLE_S or now - begin > PATIENCE_S or self._bytes > MOST_BYTES:
                 return now
+            await asyncio.sleep(BUSY_S)
+            now = time.monotonic()

@@ -12,6 +12,8 @@ import json
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import orjson
+
 from genreport.records import (
     CONTENT,
     DONE,
@@ -68,12 +70,20 @@ def parse(payload: str) -> Event | None:
     if payload.strip() in ("[DONE]", ""):
         return Event(DONE) if payload.strip() else None
     try:
-        body = _JSON.decode(payload)
+        body = _loaded(payload)
     except (ValueError, RecursionError) as error:
         return _broken(f"{error}: {payload}")
     if body is None:
         return None
     return _event(body) if isinstance(body, dict) else _broken(f"not a JSON object: {payload}")
+
+
+def _loaded(payload: str) -> Any:
+    """What orjson, which is thrice as quick, does not take (halves of surrogate pairs, NaN) the standard library does."""
+    try:
+        return orjson.loads(payload)
+    except orjson.JSONDecodeError:
+        return _JSON.decode(payload)
 
 
 def token_counts(events: Sequence[Event], completion_tokens: int | None) -> list[int] | None:

@@ -13,7 +13,7 @@ import ssl
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import httptools
 import httpx
@@ -23,11 +23,20 @@ try:
 except ImportError:
     uvloop = None
 
+LONGEST_LOOK_S = 1.0  # between two looks at what is under way
 HEAD_BYTES = 100_000  # no head is nearly as large
 EVENTS = b"text/event-stream"
-STARTS = 8  # requests begun between two looks at the network: half a millisecond
+STARTS = 32  # requests begun between two looks at the network: half a millisecond
 Result = TypeVar("Result")
 Take = Callable[[int, bytes], bool]  # a read's stamp and bytes of the body -> whether that is enough
+
+
+class Taker(Protocol):
+    """Who takes an answer that is a plain event stream as it comes, so that no task is woken for its beginning."""
+
+    def answered(self, status: int) -> None: ...
+
+    def take(self, read_us: int, data: bytes) -> bool: ...
 
 
 def run(main: Coroutine[Any, Any, Result]) -> Result:
@@ -45,11 +54,38 @@ class DiedUnanswered(httpx.ReadError):
     """The connection was closed before the first byte of an answer."""
 
 
+class Watch:
+    """Looks at all answers under way from time to time: a timer for each would cost as much as starting it."""
+
+    def __init__(self) -> None:
+        self._under_way: set[Answer] = set()
+        self._period_s, self._ticking = LONGEST_LOOK_S, False
+
+    def add(self, answer: Answer, within_s: float) -> None:
+        """Has an answer looked at; it ends no more than a tenth of `within_s` late, its shortest patience."""
+        self._under_way.add(answer)
+        self._period_s = min(self._period_s, within_s / 10)
+        if not self._ticking:
+            self._ticking = True
+            asyncio.get_running_loop().call_later(self._period_s, self._tick)
+
+    def remove(self, answer: Answer) -> None:
+        self._under_way.discard(answer)
+
+    def _tick(self) -> None:
+        now_us = monotonic_us()
+        for answer in self._under_way:
+            answer.look(now_us)
+        self._ticking = bool(self._under_way)
+        if self._ticking:
+            asyncio.get_running_loop().call_later(self._period_s, self._tick)
+
+
 class Answer(httpx.AsyncByteStream):
     """The answer to one request, as its bytes come: httptools tells it what they are."""
 
-    def __init__(self, line: Line, stall_s: float | None) -> None:
-        self._line, self._stall_s = line, stall_s
+    def __init__(self, line: Line, patience: dict[str, float | None], taker: Taker | None = None) -> None:
+        self._line, self._patience, self._taker = line, patience, taker
         self._loop = asyncio.get_running_loop()
         self._parser = httptools.HttpResponseParser(self)
         self._waiter: asyncio.Future[None] | None = None
@@ -61,9 +97,8 @@ class Answer(httpx.AsyncByteStream):
         self._sized = False  # its end is told by chunks or a length, not by the connection's
         self.headers: list[tuple[bytes, bytes]] = []
         self.status = 0
-        self.complete = self.reusable = False
-        self.read_us = monotonic_us()
-        self._watch = self._loop.call_later(stall_s, self._stalled) if stall_s else None
+        self.complete = self.reusable = self.taken = False  # taken: by the taker, whole or as far as it wanted
+        self.read_us = self._asked_us = monotonic_us()
 
     # what the line brings
 
@@ -104,12 +139,15 @@ class Answer(httpx.AsyncByteStream):
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
-    def _stalled(self) -> None:
-        quiet_s = (monotonic_us() - self.read_us) / 1e6
-        if quiet_s >= self._stall_s:
-            self.fail(httpx.ReadTimeout(f"no bytes for {self._stall_s:g} s"))
-        else:
-            self._watch = self._loop.call_later(self._stall_s - quiet_s, self._stalled)
+    def look(self, now_us: int) -> None:
+        """Fails where its patience is at an end."""
+        for key, since_us, what in (
+            ("read", self.read_us, "no bytes for"),
+            ("whole", self._asked_us, "not complete after"),
+        ):
+            most_s = self._patience.get(key)
+            if most_s and now_us - since_us >= most_s * 1e6:
+                self.fail(httpx.ReadTimeout(f"{what} {most_s:g} s"))
 
     # httptools' side
 
@@ -125,7 +163,11 @@ class Answer(httpx.AsyncByteStream):
         self.status = self._parser.get_status_code()
         if self.status >= 200:
             self._headed = True
-            self._wake()
+            if self._taker is None or not self.is_plain_stream:
+                self._wake()
+                return
+            self.taken, self._take = True, self._taker.take
+            self._taker.answered(self.status)
 
     def on_body(self, body: bytes) -> None:
         if not self._stopped and self._take(self.read_us, body):
@@ -153,8 +195,8 @@ class Answer(httpx.AsyncByteStream):
         return self.status == 200 and kind.startswith(EVENTS) and coding == b"identity"
 
     async def head(self) -> None:
-        """Waits for status and headers."""
-        while not (self._headed or self.complete):
+        """Waits for status and headers; for the end where a taker has the body."""
+        while not (self.complete or self._stopped or (self._headed and not self.taken)):
             await self._news()
 
     async def whole(self, take: Take) -> int:
@@ -187,9 +229,7 @@ class Answer(httpx.AsyncByteStream):
             raise self._error
 
     async def aclose(self) -> None:
-        if self._watch is not None:
-            self._watch.cancel()
-        self._parser = self._watch = None
+        self._parser = None
         await self._line.release(self)
 
 
@@ -227,9 +267,12 @@ class Line(asyncio.Protocol):
     def usable(self) -> bool:
         return not self._ended and not self._transport.is_closing()
 
-    def ask(self, request: bytes, stall_s: float | None, sent: Callable[[], None]) -> Answer:
+    def ask(
+        self, request: bytes, patience: dict[str, float | None], sent: Callable[[], None], taker: Taker | None
+    ) -> Answer:
         """Sends a request; `sent` is called right before its first byte is."""
-        self._answer = Answer(self, stall_s)
+        self._answer = Answer(self, patience, taker)
+        self._wire.watch.add(self._answer, min(filter(None, patience.values()), default=LONGEST_LOOK_S))
         sent()
         try:
             written = self._write_now(request)
@@ -251,6 +294,7 @@ class Line(asyncio.Protocol):
 
     async def release(self, answer: Answer) -> None:
         """Takes the line back from an answer that was read or given up."""
+        self._wire.watch.remove(answer)
         if self._answer is not answer:
             return
         self._answer = None
@@ -299,14 +343,15 @@ class Wire(httpx.AsyncBaseTransport):
 
     A request's extension `sent` is called right before its first byte is sent. A kept connection that dies before the
     first byte of an answer is replaced once: a server may close one that it announced to keep, and the request then
-    finds it dead. `fresh=True` keeps none, so each request has its own and is sent once.
+    finds it dead. `fresh=True` keeps none, so each request has its own and is sent once. Of httpx's timeouts it knows
+    `connect` and `read`, and `whole` besides: of a request from its first byte sent to the last of its answer.
     """
 
     def __init__(self, *, verify: bool | ssl.SSLContext = True, fresh: bool = False) -> None:
         self._verify, self.keeps = verify, not fresh
         self._tls: ssl.SSLContext | None = None
         self.idle: list[Line] = []
-        self._turnstile = Turnstile()
+        self._turnstile, self.watch = Turnstile(), Watch()
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         extensions = request.extensions
@@ -321,16 +366,17 @@ class Wire(httpx.AsyncBaseTransport):
         request: bytes,
         timeout: dict[str, float | None],  # noqa: ASYNC109 - as httpx's extension of that name
         sent: Callable[[], None],
+        taker: Taker | None = None,
     ) -> Answer:
-        """Sends a request that was made beforehand, and returns when the head of its answer is there."""
+        """Sends a request that was made beforehand; returns when the head of its answer is there, or all for a taker."""
         await self._turnstile.enter()
         kept = await self._kept()
         try:
-            return await _asked(kept or await self._opened(url, timeout), request, timeout, sent)
+            return await _asked(kept or await self._opened(url, timeout), request, timeout, sent, taker)
         except DiedUnanswered:
             if kept is None:
                 raise
-        return await _asked(await self._opened(url, timeout), request, timeout, sent)
+        return await _asked(await self._opened(url, timeout), request, timeout, sent, taker)
 
     async def open(self, url: httpx.URL, count: int, timeout: dict[str, float | None]) -> None:  # noqa: ASYNC109
         """Has so many connections ready; where that fails, the requests will say why."""
@@ -372,8 +418,14 @@ def _nothing() -> None:
     pass
 
 
-async def _asked(line: Line, request: bytes, timeout: dict[str, float | None], sent: Callable[[], None]) -> Answer:  # noqa: ASYNC109
-    answer = line.ask(request, timeout.get("read"), sent)
+async def _asked(
+    line: Line,
+    request: bytes,
+    timeout: dict[str, float | None],  # noqa: ASYNC109
+    sent: Callable[[], None],
+    taker: Taker | None,
+) -> Answer:
+    answer = line.ask(request, timeout, sent, taker)
     try:
         await answer.head()
     except BaseException:
