@@ -140,12 +140,14 @@ class Exchange:
         """The record, at once; goes on where a cancelled `read` stopped."""
         for _ in self.parsing:
             pass
-        usage = self._last("usage")
+        said = [next(same) for _, same in itertools.groupby(self._events, key=id)]  # of those alike, one
+        usage = _last(said, "usage")
         tokens = token_counts(self._events, usage.completion_tokens if usage else None)
         kinds = kind_letters(self._events, tokens)
-        failure = self._failure(kinds)
+        failure = self._failure(kinds, said)
         begin_us = self.sent_us[-1] if self.sent_us else self.call.due_us
-        stamps_us = [self.clock.at(read_us) for read_us in self._events_us]
+        origin_us = self.clock.origin_us
+        stamps_us = [read_us - origin_us for read_us in self._events_us]
         return Request(
             index=self.call.index,
             warmup=self.call.warmup,
@@ -158,8 +160,8 @@ class Exchange:
             kinds=kinds,
             tokens=tokens,
             usage=usage,
-            finish=self._last("finish"),
-            server=self._last("server") or {},
+            finish=_last(said, "finish"),
+            server=_last(said, "server") or {},
             text=clean("".join(self._texts), TEXT_ROOM),
             end_us=stamps_us[-1] if stamps_us and not failure else self.end_us,
             retries=max(0, len(self.sent_us) - 1),
@@ -198,19 +200,16 @@ class Exchange:
         self._texts += texts
         self._events_us += reads_us
 
-    def _last(self, name: str) -> Any:
-        return next((found for event in reversed(self._events) if (found := getattr(event, name))), None)
-
-    def _failure(self, kinds: str) -> Failure | None:
+    def _failure(self, kinds: str, events: list[Event]) -> Failure | None:
         """The first cause: what the server said, then how the stream ended, then what it lacked."""
-        said = next((event.failure for event in self._events if event.failure), None)
+        said = next((event.failure for event in events if event.failure), None)
         if said:
             return said.model_copy(update={"status": self.status})
         if self.failure and DONE not in kinds:
             return self.failure
         if not set(kinds) & set(TEXT_KINDS):
             return self._as_failure("empty", "the stream ended without text")
-        if DONE not in kinds and not self._last("finish"):
+        if DONE not in kinds and not _last(events, "finish"):
             how = "within an event" if self._decoder.unfinished else "without [DONE] or a finish reason"
             return self._as_failure("stream", f"the stream ended {how}")
         return None
@@ -301,6 +300,10 @@ class Client:
         request.headers.pop("Content-Length", None)
         self._made[path] = request, head_of(request)
         return self._made[path]
+
+
+def _last(events: list[Event], name: str) -> Any:
+    return next((found for event in reversed(events) if (found := getattr(event, name))), None)
 
 
 async def _taken_whole(answer: Answer, seen: Exchange) -> None:
