@@ -11,7 +11,9 @@ import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from genreport.arrivals import due_times
 from genreport.records import (
     Architecture,
     Arrivals,
@@ -75,6 +77,14 @@ class Load:
     # of an open loop, in requests/s; `concurrency` is then how many the engine works on at once
     rate: float | None = None
     searched: str | None = None  # the service level of a search that this level is a step of
+    process: str = "constant"  # how its requests come: constant, poisson or gamma (with `burstiness`)
+    burstiness: float | None = None
+    queue: int | None = None  # while so many wait for the engine, it turns the next one away
+
+    @property
+    def arrivals(self) -> Arrivals | None:
+        shape = 1 if self.process == "poisson" else self.burstiness
+        return Arrivals(process=self.process, rate=self.rate, burstiness=shape) if self.rate else None
 
 
 @dataclass(frozen=True)
@@ -103,6 +113,13 @@ def sweep(*concurrencies: int, input: int = 64, output: int = 16, requests: int 
 def lengths(*inputs: int, concurrency: int = 4, output: int = 16) -> Test:
     """A length sweep at one C."""
     return Test("length", "length", tuple(Load(f"in{i}", concurrency, i, output) for i in inputs))
+
+
+def arriving(*rates: float, requests: int = 40, at_once: int = 4, **load: Any) -> Test:
+    """An open loop at these rates, sent to engines that work on `at_once` requests; what comes beyond that queues."""
+    named = {rate: f"q{rate:g}".replace(".", "_") for rate in rates}
+    loads = (Load(named[rate], at_once, requests=requests, rate=rate, **load) for rate in rates)
+    return Test("arrivals", "open", tuple(loads))
 
 
 def compose_round(
@@ -157,7 +174,7 @@ def compose_round(
         load = next(load for load in test.levels if load.name == level_name)
         engine = by_id[engine_id]
         ttft_s, itl_s = given(engine_id, load.concurrency, repeat)
-        loop = _ClosedLoop(key, engine, load, ttft_s, itl_s, jitter, warmup, failures, seed)
+        loop = _Loop(key, engine, load, ttft_s, itl_s, jitter, warmup, failures, seed)
         requests = [alter(key, request) if alter else request for request in loop.requests()]
         level = writer.level(key)
         for request in requests:
@@ -269,8 +286,8 @@ def _product(shape: list[int]) -> int:
     return product
 
 
-class _ClosedLoop:
-    """C places; each takes the next request when the one before it ended."""
+class _Loop:
+    """C places; each takes the next request when the one before it ended, in an open loop not before it is due."""
 
     def __init__(self, key, engine, load, ttft_s, itl_s, jitter, warmup, failures, seed="") -> None:
         self.key, self.engine, self.load = key, engine, load
@@ -289,14 +306,32 @@ class _ClosedLoop:
         self.before_us = max((r.end_us for r in warm), default=0) + 10_000
         start_us = self.before_us + 10_000
         free = [start_us + 100 * place for place in range(self.load.concurrency)]
+        schedule, begun = self._schedule(start_us), []
         for index in range(self.count):
             place = free.index(min(free))
-            due_us = start_us + round(index / self.load.rate * SECOND) if self.load.rate else free[place]
-            request = self._one(self.warmup + index, due_us, warmup=False, wait_us=max(0, free[place] - due_us))
+            due_us = schedule[index] if schedule else free[place]
+            if self.load.queue is not None and sum(begin > due_us for begin in begun) >= self.load.queue:
+                self.done.append(self._refused(self.warmup + index, due_us))
+                continue
+            begun.append(max(due_us, free[place]))
+            request = self._one(self.warmup + index, due_us, warmup=False, wait_us=begun[-1] - due_us)
             free[place] = request.end_us + 50
             self.done.append(request)
         self.done.sort(key=lambda request: request.end_us)
         return warm + self.done
+
+    def _schedule(self, start_us: int) -> list[int]:
+        """When the requests of an open loop are due; they come alike on every engine."""
+        if self.load.arrivals is None:
+            return []
+        due_s = due_times(self.load.arrivals, self.seed, self.count, None)
+        return [start_us + round(s * SECOND) for s in due_s.tolist()]
+
+    def _refused(self, index: int, due_us: int) -> Request:
+        return Request(
+            index=index, seed=self.seed, asked_input=self.load.input, asked_output=self.load.output, due_us=due_us,
+            t0_us=due_us + 20, end_us=due_us + 3000, failure=Failure(kind="http", status=503, message="overloaded"),
+        )  # fmt: skip
 
     def _one(self, index: int, due_us: int, *, warmup: bool, wait_us: int = 0) -> Request:
         facts = {"index": index, "warmup": warmup, "seed": self.seed, "due_us": due_us, "t0_us": due_us + 20}
@@ -348,16 +383,18 @@ class _ClosedLoop:
         )
         lines = [json.dumps({"format": "genreport-samples/1", "period_us": 100_000, "series": series})]
         for t in range(self.before_us, self.last_us + 200_000, 100_000):
-            running = sum(1 for r in self.done if r.t0_us <= t < r.end_us)
+            sent = sum(1 for r in self.done if r.t0_us <= t < r.end_us)
+            running = min(sent, self.load.concurrency)
             kv = [] if llama else [running * (self.load.input + self.load.output) / 46592]
-            lines.append(json.dumps([t, running, 0, *kv]))
+            lines.append(json.dumps([t, running, sent - running, *kv]))
         return "\n".join(lines) + "\n"
 
     def slots(self) -> str:
         lines = [json.dumps({"format": "genreport-slots/1"})]
         for t in range(self.before_us, self.last_us + 200_000, 100_000):
             running = [r for r in self.done if r.t0_us <= t < r.end_us]
-            busy = [[k, r.asked_input, 0, r.asked_output // 2] for k, r in enumerate(running)]
+            working = enumerate(running[: self.load.concurrency])
+            busy = [[k, r.asked_input, 0, r.asked_output // 2] for k, r in working]
             lines.append(json.dumps([t, busy]))
         return "\n".join(lines) + "\n"
 
@@ -367,7 +404,7 @@ def _facts(test, load, engine, launch, repeat, warmup, loop, logs) -> dict:
         "test": test.id, "kind": test.kind, "engine": engine, "level": load.name, "repeat": repeat, "launch": launch,
         "shape": Shape(input=load.input, output=load.output), "requests": loop.count,
         "concurrency": None if load.rate else load.concurrency,
-        "arrivals": Arrivals(process="constant", rate=load.rate) if load.rate else None,
+        "arrivals": load.arrivals,
         "search": SearchStep(slo=load.searched, step=1, load=load.rate, low=1, high=64) if load.searched else None,
         "warmup": warmup, "seed": 1000, "sampling": {"temperature": 0}, "origin_unix_us": EPOCH_US,
         "before_us": loop.before_us, "after_us": loop.last_us + 300_000,

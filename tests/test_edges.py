@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from compose import LLAMA, VLLM, Engine, Load, Test, compose_round, lengths, sweep
+from compose import LLAMA, VLLM, Engine, Load, Test, arriving, compose_round, lengths, sweep
 from genreport.figures import compute
 from genreport.pages import shared_context, write
 from genreport.records import Failure, Request
@@ -73,6 +73,12 @@ CASES: dict[str, dict] = {
     "a warm cache": {"tests": ALL, "prefix_hits": 0.5},
     "preemptions": {"tests": ALL, "preemptions": 40},
     "two alike": {"tests": ALL[:1], "engines": OPENAI, "repeats": 2},
+    "Poisson arrivals": {"tests": (arriving(2, 4, 20, process="poisson"),), "repeats": 2},
+    "gamma arrivals": {"tests": (arriving(2, 4, 20, process="gamma", burstiness=0.25),), "engines": (VLLM,)},
+    "an overloaded engine": {"tests": (arriving(2, 20, 40, process="poisson", queue=8),), "engines": (LLAMA,)},
+    "one rate only": {"tests": (arriving(2),), "engines": (VLLM,)},
+    "all arrivals failed": {"tests": (arriving(2, 4),), "failures": failing()},
+    "few arrivals": {"tests": (arriving(2, 4, requests=3),), "slos": ()},
 }
 EVIDENCE = "evidence/index.md"
 

@@ -6,10 +6,11 @@ import html
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import audited
-from compose import LLAMA, VLLM, Load, Test, compose_round, sweep
+from compose import LLAMA, VLLM, Test, arriving, compose_round, sweep
 from genreport.figures import Figures, compute
 from genreport.pages import shared_context, write
 from genreport.records import Failure, Request
@@ -17,13 +18,7 @@ from genreport.reports import all_pages, arrivals
 from genreport.rounds import Round
 
 # what the composed engines can do at most: four at once, 350 ms each
-WORKS_ON, REQUESTS = 4, 40
-
-
-def arriving(*rates: float, requests: int = REQUESTS, searched: str | None = None) -> Test:
-    names = {rate: f"q{rate:g}".replace(".", "_") for rate in rates}
-    loads = (Load(names[rate], WORKS_ON, requests=requests, rate=rate, searched=searched) for rate in rates)
-    return Test("arrivals", "open", tuple(loads))
+CAPACITY = 4 / 0.35
 
 
 def figures_of(path: Path, *tests: Test, **what: object) -> Figures:
@@ -37,6 +32,34 @@ def read(figures: Figures) -> str:
     page = next(page for page in all_pages(figures) if page.path == "arrivals/index.md")
     markup = write(page, figures.ledger, shared_context(figures)).text
     return " ".join(html.unescape(re.sub(r"<[^>]*>", "", markup)).replace("\u202f", " ").split())
+
+
+def due(path: Path, **load: object) -> dict[str, list[int]]:
+    """Due times of the composed requests by engine and repeat, from the first one on."""
+    composed = compose_round(path, tests=(arriving(5, **load),))
+    read = {level.facts.key: [r.due_us for r in composed.requests(level) if not r.warmup] for level in composed.levels}
+    return {key: sorted(us - min(found) for us in found) for key, found in read.items()}
+
+
+@pytest.mark.parametrize(("process", "burstiness", "spread"), [("poisson", None, 1), ("gamma", 0.25, 2)])
+def test_composed_arrivals_are_drawn_by_seed_and_come_alike_on_every_engine(tmp_path, process, burstiness, spread):
+    load = {"process": process, "burstiness": burstiness, "requests": 400}
+    found = due(tmp_path / "a", **load)
+    assert found == due(tmp_path / "b", **load)
+    assert found["arrivals/vllm-bf16/q5/r1"] == found["arrivals/llamacpp-q4/q5/r1"]
+    assert found["arrivals/vllm-bf16/q5/r1"] != found["arrivals/vllm-bf16/q5/r2"]
+    gaps = np.diff(found["arrivals/vllm-bf16/q5/r1"])
+    assert gaps.std() / gaps.mean() == pytest.approx(spread, rel=0.25)  # of a gamma distribution 1/sqrt(its shape)
+
+
+def test_an_overloaded_engine_turns_away_what_its_queue_cannot_hold(tmp_path):
+    load = arriving(20, requests=80, queue=3)
+    composed = compose_round(tmp_path / "c", tests=(load,), engines=(VLLM,), latency=lambda *_: (0.05, 0.02))
+    for level in composed.levels:
+        failed = [request for request in composed.requests(level) if request.failure]
+        # of 20 a second it takes what it can do, and three wait
+        assert len(failed) == pytest.approx(80 * (1 - CAPACITY / 20) - 3, abs=4)
+        assert {request.failure.status for request in failed} == {503}
 
 
 @pytest.mark.parametrize(
@@ -84,7 +107,7 @@ def test_each_engine_has_an_answer_of_its_own(tmp_path):
 def test_a_wait_counts_from_when_a_request_was_due(tmp_path):
     ledger = figures_of(tmp_path, arriving(20)).ledger
     # 40 requests at 20/s into 11.4/s: the last one is due after 1.95 s and waits for what the engine lags behind
-    assert ledger["arrivals.vllm-bf16.q20.due_growth"].value == pytest.approx(20 * 0.35 / 4 - 1, abs=0.05)
+    assert ledger["arrivals.vllm-bf16.q20.due_growth"].value == pytest.approx(20 / CAPACITY - 1, abs=0.05)
     assert ledger["arrivals.vllm-bf16.q20.arrival_rate"].value == pytest.approx(20, rel=1e-3)
     assert ledger["arrivals.vllm-bf16.q20.planned_rate"].value == 20
     assert ledger["arrivals.vllm-bf16.q20.due_ttft.p99"].value > 1
@@ -97,7 +120,7 @@ def test_a_repeat_whose_load_begins_later_on_its_clock_changes_no_growth(tmp_pat
         return request.model_copy(update=moved) if key.endswith("/r2") and not request.warmup else request
 
     figures = figures_of(tmp_path, arriving(20), repeats=2, alter=late)
-    assert figures.ledger["arrivals.vllm-bf16.q20.due_growth"].value == pytest.approx(20 * 0.35 / 4 - 1, abs=0.05)
+    assert figures.ledger["arrivals.vllm-bf16.q20.due_growth"].value == pytest.approx(20 / CAPACITY - 1, abs=0.05)
     assert "vllm-bf16 falls behind at 20" in read(figures)
 
 
