@@ -25,6 +25,10 @@ from genreport.display import NARROW, shown
         (14.65625, "1", "14.7"),
         (-0.05, "share", "−5 %"),
         (0.99996, "s", "1.00 s"),
+        (12, "req/s", "12 req/s"),
+        (39 / 3.250002, "req/s", "12 req/s"),
+        (11.9999, "req/s", "12.0 req/s"),
+        (0.5000001, "req/s", "0.500 req/s"),
     ],
 )
 def test_a_value_is_rounded_once_to_three_digits(value, unit, text):

@@ -21,6 +21,9 @@ _SCALES = {
 }
 _SUFFIX = {"share": "%", "ratio": "×", "count": "", "1": ""}
 NOISE = 1e-9  # below it stands the rounding of arithmetic, not a measurement
+STAMPED = (
+    1e-6  # of a rate: so far stamps of whole microseconds take a schedule from the whole number it was planned with
+)
 _WORDS = {"tokens"}  # units that are no symbols
 
 
@@ -33,6 +36,8 @@ def shown(value: float, unit: str) -> str:
     if unit in _SCALES:
         size, name = _scale(abs(value), _SCALES[unit])
         return f"{digits(value / size)}{NARROW}{name}"
+    if unit == "req/s" and abs(value - round(value)) <= STAMPED * abs(value):
+        value = round(value)
     name = _SUFFIX.get(unit, named(unit))
     return f"{digits(value)}{NARROW}{name}" if name else digits(value)
 
