@@ -26,6 +26,8 @@ from genreport.display import NARROW, shown
         (-0.05, "share", "−5 %"),
         (0.99996, "s", "1.00 s"),
         (12, "req/s", "12 req/s"),
+        (0.317, "s/s", "317 ms/s"),
+        (-2.05e-7, "s/s", "−0.205 µs/s"),
         (39 / 3.250002, "req/s", "12 req/s"),
         (11.9999, "req/s", "12.0 req/s"),
         (0.5000001, "req/s", "0.500 req/s"),
@@ -37,6 +39,7 @@ def test_a_value_is_rounded_once_to_three_digits(value, unit, text):
 
 UNITS = (
     "s",
+    "s/s",
     "tok/s",
     "req/s",
     "share",

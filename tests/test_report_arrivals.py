@@ -113,6 +113,44 @@ def test_a_wait_counts_from_when_a_request_was_due(tmp_path):
     assert ledger["arrivals.vllm-bf16.q20.due_ttft.p99"].value > 1
 
 
+def achieved(figures: Figures, level: str) -> float:
+    return figures.ledger[f"arrivals.vllm-bf16.{level}.achieved_share"].value
+
+
+@pytest.mark.parametrize("output", [16, 400])
+def test_an_engine_that_keeps_up_achieves_what_is_offered_however_long_its_answers_are(tmp_path, output):
+    load = arriving(2, 4, at_once=64, output=output)  # answers of eight seconds, into a load of ten
+    figures = figures_of(tmp_path, load, latency=lambda *_: (0.05, 0.02))
+    assert [achieved(figures, level) for level in ("q2", "q4")] == pytest.approx([1, 1], abs=0.01)
+
+
+def test_an_overloaded_engine_achieves_what_it_can_whatever_is_offered(tmp_path):
+    figures = figures_of(tmp_path, arriving(20, 40, requests=200), repeats=2)
+    assert achieved(figures, "q20") == pytest.approx(CAPACITY / 20, rel=0.03)
+    assert achieved(figures, "q40") == pytest.approx(CAPACITY / 40, rel=0.03)
+
+
+def test_what_fails_is_not_achieved(tmp_path):
+    failures = lambda engine, level, repeat, index: Failure(kind="connect") if index % 2 else None  # noqa: E731
+    assert achieved(figures_of(tmp_path, arriving(2), failures=failures), "q2") == pytest.approx(0.5, abs=0.02)
+
+
+def test_one_answer_has_no_rate(tmp_path):
+    failures = lambda engine, level, repeat, index: Failure(kind="connect") if index > 2 else None  # noqa: E731
+    share = figures_of(tmp_path, arriving(2), failures=failures).ledger["arrivals.vllm-bf16.q2.achieved_share"]
+    assert share.reason == "fewer than two requests completed, or all ended at once"
+
+
+def test_the_charts_draw_what_the_figures_say(tmp_path):
+    slos = ({"id": "quick", "figure": "ttft", "percentile": "p99", "below_ms": 150},)
+    load = arriving(2, 4, 20, process="poisson", queue=8)
+    figures = figures_of(tmp_path, load, engines=(VLLM, LLAMA), repeats=2, slos=slos)
+    (page,) = arrivals.pages(figures)
+    drawn = [chart for chart in page.context["charts"].values() if chart is not None]
+    assert {chart.name for chart in drawn} >= {"achieved", "waits"}
+    assert audited.charts(figures, drawn).failures == []
+
+
 @pytest.mark.parametrize("later_us", [0, 1_000_000, 5_000_000, 60_000_000])
 def test_a_repeat_whose_load_begins_later_on_its_clock_changes_no_growth(tmp_path, later_us):
     def late(key: str, request: Request) -> Request:

@@ -14,6 +14,7 @@ _BYTE_RATES = ((1e12, "TB/s"), (1e9, "GB/s"), (1e6, "MB/s"), (1, "B/s"))
 _FLOPS = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1, ""))
 _SCALES = {
     "s": _SECONDS,
+    "s/s": tuple((size, f"{name}/s") for size, name in _SECONDS),
     "bytes": _BYTES,
     "bytes/s": _BYTE_RATES,
     "FLOP/s": tuple((size, f"{prefix}FLOP/s") for size, prefix in _FLOPS),

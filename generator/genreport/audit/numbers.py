@@ -14,6 +14,7 @@ from genreport.words import say
 # a figure's unit -> the units it is shown in; a unit that is not here is shown as itself
 UNITS: dict[str, dict[str, float]] = {
     "s": {"s": 1, "ms": 1e-3, "µs": 1e-6},
+    "s/s": {"s/s": 1, "ms/s": 1e-3, "µs/s": 1e-6},
     "share": {"%": 1e-2},
     "ratio": {"×": 1},
     "count": {"": 1},

@@ -1,58 +1,92 @@
-"""What requests of an open loop wait for their first token, over the rate at which they come."""
+"""An open loop over the rate at which requests come: what is completed of them, and what they wait."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import altair as alt
 
-from genreport.charts.colours import NARROW, colour_by_engine, dash_by
+from genreport.charts.colours import MUTED, NARROW, PAPER, colour_by_engine, dash_by
 from genreport.charts.rows import Row, chart_of, tooltips, unique, valued
-from genreport.charts.scales import Scale, logarithmic, seconds_axis
+from genreport.charts.scales import logarithmic, seconds_axis
 from genreport.charts.spec import Chart, finish, lines_in_words, point_in_words
 from genreport.words import say
 
+ROOM = 1.06  # beyond the highest rate
 
-def waits(rows: Sequence[Row], *, alt: str | None = None) -> Chart | None:
+
+def achieved(rows: Sequence[Row]) -> Chart | None:
+    """Completed over offered requests a second (`arrivals`, `rate` as written), against the diagonal of what keeps up."""
+    drawn = valued(rows)
+    if not drawn:
+        return None
+    title, top = say("arrivals_chart.achieved"), ROOM * max(max(row["arrivals"], row["value"]) for row in drawn)
+    scale = alt.Scale(domain=[0, top], nice=False)
+    y = alt.Y("value:Q", scale=scale, axis=alt.Axis(title=None, tickCount=6, format=".3~g"))
+    place = {
+        "x": alt.X("arrivals:Q", scale=scale, axis=_rates(drawn)),
+        "y": y,
+        "color": colour_by_engine(drawn, legend=NARROW),
+    }
+    line = chart_of(drawn).encode(**place).mark_line(strokeWidth=2)
+    tips = ("engine", "rate", "shown", "kept")
+    return finish(
+        "achieved", title, "higher", [*_diagonal(top), line, *_points(drawn, place, tips)], _in_words(title, drawn)
+    )
+
+
+def _diagonal(top: float) -> list[alt.Chart]:
+    """Where all that comes is completed: no measurement."""
+    ends = {"x": alt.datum(0), "y": alt.datum(0), "x2": alt.datum(top), "y2": alt.datum(top)}
+    rule = chart_of([{"kind": "reference"}]).encode(**ends).mark_rule(stroke=MUTED, strokeWidth=1, strokeDash=[3, 3])
+    corner = chart_of([{"label": say("arrivals_chart.keeps_up")}]).encode(
+        x=alt.datum(top), y=alt.datum(top), text="label:N"
+    )
+    return [rule, corner.mark_text(align="right", baseline="top", dx=-42, dy=2, fill=MUTED, fontSize=12)]
+
+
+def waits(rows: Sequence[Row]) -> Chart | None:
     """Percentiles (`percentile`) over arrivals a second (`arrivals`, `rate` as written), log seconds."""
     drawn = valued(rows)
     if not drawn:
         return None
-    scale, names = logarithmic(drawn, "value"), unique(row["percentile"] for row in drawn)
-    title = say("chart.waits")
-    layers = [_lines(drawn, scale, names), _points(drawn, scale)]
-    return finish("waits", title, "lower", layers, alt or _in_words(title, drawn))
+    title, names = say("arrivals_chart.waits"), unique(row["percentile"] for row in drawn)
+    x, y = _log_rates(drawn), seconds_axis(logarithmic(drawn, "value"))
+    place = {"x": x, "y": y, "color": colour_by_engine(drawn, legend=NARROW), "detail": "percentile:N"}
+    line = chart_of(drawn).encode(**place, strokeDash=dash_by("percentile", names)).mark_line(strokeWidth=2)
+    points = _points(drawn, place, ("engine", "percentile", "rate", "shown"))
+    return finish("waits", title, "lower", [line, *points], _in_words(title, drawn))
 
 
-def _lines(drawn: Sequence[Row], scale: Scale, names: list[str]) -> alt.Chart:
-    line = chart_of(drawn).encode(
-        x=_axis(drawn), y=seconds_axis(scale), color=colour_by_engine(drawn, legend=NARROW), detail="percentile:N"
-    )
-    return line.encode(strokeDash=dash_by("percentile", names)).mark_line(strokeWidth=2)
+def _log_rates(drawn: Sequence[Row]) -> alt.X:
+    """log2 arrivals a second."""
+    rates = [row["arrivals"] for row in drawn]
+    scale = alt.Scale(type="log", base=2, domain=[min(rates) / 1.12, max(rates) * ROOM], nice=False)
+    return alt.X("arrivals:Q", scale=scale, axis=_rates(drawn))
 
 
-def _points(drawn: Sequence[Row], scale: Scale) -> alt.Chart:
-    point = chart_of(drawn).encode(
-        x=_axis(drawn),
-        y=seconds_axis(scale),
-        color=colour_by_engine(drawn),
-        href="href:N",
-        tooltip=tooltips("engine", "percentile", "rate", "shown", "flag"),
-    )
-    return point.mark_point(filled=True, size=46, opacity=1, cursor="pointer")
-
-
-def _axis(drawn: Sequence[Row]) -> alt.X:
-    """log2 arrivals a second with a tick at each level that was asked for."""
+def _rates(drawn: Sequence[Row]) -> alt.Axis:
+    """A tick at each level."""
     rates = sorted({row["arrivals"] for row in drawn})
-    axis = alt.Axis(values=rates, format=".3~g", title=say("chart.arrivals"), grid=False, labelOverlap="greedy")
-    domain = [rates[0] / 1.12, rates[-1] * 1.06]
-    return alt.X("arrivals:Q", scale=alt.Scale(type="log", base=2, domain=domain, nice=False), axis=axis)
+    return alt.Axis(values=rates, format=".3~g", title=say("arrivals_chart.offered"), grid=False, labelOverlap="greedy")
+
+
+def _points(drawn: Sequence[Row], place: dict[str, Any], tips: tuple[str, ...]) -> list[alt.Chart]:
+    """Solid points, and hollow ones for flagged levels; each leads to its evidence."""
+    layers = []
+    for flagged in (False, True):
+        rows = [row for row in drawn if bool(row["flag"]) is flagged]
+        look = {"fill": PAPER, "size": 64} if flagged else {"filled": True, "size": 46}
+        told = tooltips(*tips, *(["flag"] if flagged else []))
+        point = chart_of(rows).encode(**place, href="href:N", tooltip=told)
+        layers += [point.mark_point(strokeWidth=2, opacity=1, cursor="pointer", **look)] if rows else []
+    return layers
 
 
 def _in_words(title: str, drawn: Sequence[Row]) -> str:
     lines: dict[str, list[str]] = {}
     for row in drawn:
-        point = point_in_words(row["shown"], row["rate"], row["flag"])
-        lines.setdefault(f"{row['engine']} {row['percentile']}", []).append(point)
+        name = f"{row['engine']} {row.get('percentile', '')}".strip()
+        lines.setdefault(name, []).append(point_in_words(row["shown"], row["rate"], row["flag"]))
     return f"{title}. {lines_in_words(lines)}"

@@ -28,8 +28,10 @@ def enter(book: Book, level: LevelView) -> None:
         return
     for scope, _, rows in level.each():
         _schedule(book, scope, rows)
+        _finished(book, scope, rows.measured)
         _growth(book, scope, rows.measured)
     _rates(book, level)
+    _achieved(book, level)
     rows = level.measured
     for figure, column in FROM_DUE.items():
         of_column(book, f"{level.id}.{figure}", column, ("mean", "p50", "p90", "p95", "p99"), rows)
@@ -78,24 +80,50 @@ def _rates(book: Book, level: LevelView) -> None:
                 requests=[f"{s}.due_requests" for s in scopes], spans=[f"{s}.due_span" for s in scopes])  # fmt: skip
 
 
+def _finished(book: Book, scope: str, rows: Table) -> None:
+    """Time from the end of the first answer to that of the last."""
+    id, formula = f"{scope}.achieved_span", "max(last_text_s) - min(last_text_s)"
+    if len(rows) < 2:
+        book.missing(id, "s", formula, say("missing.one_finished"))
+        return
+    ends = rows.last_text_s.values
+    edges = rows.source((int(np.argmin(ends)), int(np.argmax(ends))))
+    book.enter(id, ends.max() - ends.min(), "s", formula, edges, n=len(rows))
+
+
+def _achieved(book: Book, level: LevelView) -> None:
+    """The rate at which answers ended, and its share of the one at which requests came.
+
+    Both count from the first to the last of their kind, so that the time of an answer is in neither.
+    """
+    id, formula = level.id, "sum(completed - 1) / sum(spans)"
+    scopes = [scope for scope, _, _ in level.each() if book.value(f"{scope}.achieved_span")]
+    if scopes:
+        book.derive(f"{id}.achieved_rate", "req/s", formula,
+                    lambda completed, spans: (completed - 1).sum() / spans.sum(), n=len(level.measured),
+                    completed=[f"{s}.completed" for s in scopes], spans=[f"{s}.achieved_span" for s in scopes])  # fmt: skip
+    else:
+        book.missing(f"{id}.achieved_rate", "req/s", formula, say("missing.one_finished"))
+    book.derive(f"{id}.achieved_share", "share", "achieved / offered", lambda achieved, offered: achieved / offered,
+                achieved=f"{id}.achieved_rate", offered=f"{id}.arrival_rate")  # fmt: skip
+
+
 def _growth(book: Book, id: str, rows: Table) -> None:
     """Seconds by which the wait for the first token grows in each second of load: 0 where the engine keeps up."""
     due, wait = rows.rows["due_s"].to_numpy(dtype=float), rows.due_ttft_s.values
     if len(rows) < FEWEST or due.max() == due.min():
-        book.missing(f"{id}.due_growth", "share", GROWTH, say("missing.few_arrivals"))
+        book.missing(f"{id}.due_growth", "s/s", GROWTH, say("missing.few_arrivals"))
         return
     apart = due - due.mean()
     last = rows.source((int(np.argmax(due)),))
-    book.enter(f"{id}.due_growth", (apart * wait).sum() / (apart**2).sum(), "share", GROWTH, last, n=len(rows))
+    book.enter(f"{id}.due_growth", (apart * wait).sum() / (apart**2).sum(), "s/s", GROWTH, last, n=len(rows))
 
 
 def _growth_of_level(book: Book, level: LevelView) -> None:
     """The mean over repeats: each has a clock and a load of its own, so that no line goes through two of them."""
     growths = book.observed(f"{scope}.due_growth" for scope, _, _ in level.each())
     if not growths:
-        book.missing(f"{level.id}.due_growth", "share", "mean(growths)", say("missing.few_arrivals"))
+        book.missing(f"{level.id}.due_growth", "s/s", "mean(growths)", say("missing.few_arrivals"))
         return
     n = len(level.measured)
-    book.derive(
-        f"{level.id}.due_growth", "share", "mean(growths)", lambda growths: growths.mean(), n=n, growths=growths
-    )
+    book.derive(f"{level.id}.due_growth", "s/s", "mean(growths)", lambda growths: growths.mean(), n=n, growths=growths)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from genreport.charts.arrivals import waits
+from genreport.charts.arrivals import achieved, waits
 from genreport.figures import Figures, LevelView, TestView
 from genreport.figures.arriving import searched, statistic
+from genreport.reports.arrival_rows import ArrivalRows
 from genreport.reports.page import Drawn, Page, repeated
-from genreport.reports.rows import RowMaker
 
 # the wait may grow by so much in each second of load before an engine counts as falling behind
 GROWS = 0.05
@@ -57,6 +57,7 @@ def pages(figures: Figures) -> list[Page]:
 def _page(figures: Figures, test: TestView, place: str) -> Page:
     paces = [_pace(figures, engine, test.levels_of(engine)) for engine in test.engines]
     levels = [(pace.engine, level) for pace in paces for level in pace.levels]
+    rows = ArrivalRows(figures)
     context = {
         "test": test,
         "paces": paces,
@@ -68,7 +69,7 @@ def _page(figures: Figures, test: TestView, place: str) -> Page:
         ),
         "process": test.levels_of(test.engines[0])[0].repeats[0].facts.arrivals.process,
         "flags": [flag for flag in figures.flags if flag.scope.startswith(f"{test.id}.")],
-        "charts": Drawn(waits=waits(RowMaker(figures).waits(levels, ("p50", "p99")))),
+        "charts": Drawn(achieved=achieved(rows.achieved(levels)), waits=waits(rows.waits(levels, ("p50", "p99")))),
     }
     return Page(f"{place}/index.md", "arrivals.md", context)
 

@@ -129,20 +129,6 @@ class RowMaker:
         row |= {"engine": engine, "colour": self.colours[engine], "level": scope.rpartition(".")[2]}
         return [row | {"flag": self.flags.get(scope, ""), "href": self._records(q)}]
 
-    def waits(self, levels: Levels, names: Iterable[str]) -> list[Row]:
-        """Percentiles of what a request waits for its first token from when it is due, over arrivals a second."""
-        ledger, found = self.figures.ledger, []
-        for name in names:
-            for engine, scope in levels:
-                rate, q = ledger[f"{scope}.arrival_rate"], ledger[f"{scope}.due_ttft.{name}"]
-                if rate.missing or q.missing:
-                    continue
-                place = {"arrivals": rate.value, "arrivals_id": rate.id, "rate": shown(rate.value, rate.unit)}
-                facts = {"engine": engine, "colour": self.colours[engine], "level": scope.rpartition(".")[2]}
-                row = place | self._value(q) | facts | {"percentile": name, "flag": self.flags.get(scope, "")}
-                found.append(row | {"href": self._records(q)})
-        return found
-
     def _load(self, scope: str) -> Row:
         q = self.figures.ledger[f"{scope}.concurrency"]
         return {"concurrency": q.value, "concurrency_id": q.id}

@@ -1,0 +1,62 @@
+"""Figures of an open loop as rows of its charts: each number beside the id of the figure it shows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from genreport.charts import Row
+from genreport.display import shown
+from genreport.figures import Figures
+from genreport.places import derivation_href
+from genreport.provenance import Quantity, Rows
+from genreport.words import say
+
+Levels = Sequence[tuple[str, str]]  # engine, scope of a level
+
+
+class ArrivalRows:
+    """Makes the rows of the charts of one round's open loops."""
+
+    def __init__(self, figures: Figures) -> None:
+        self.figures = figures
+        self.flags = {flag.scope: say(f"flag.{flag.kind}") for flag in figures.flags}
+
+    def achieved(self, levels: Levels) -> list[Row]:
+        """Requests completed a second, over those that came."""
+        return [row for engine, scope in levels for row in self._achieved(engine, scope)]
+
+    def _achieved(self, engine: str, scope: str) -> Iterator[Row]:
+        share = self._known(f"{scope}.achieved_share")
+        for row in self._over_rate(engine, scope, "achieved_rate") if share else ():
+            yield row | {"kept": shown(share.value, share.unit), "kept_id": share.id}
+
+    def waits(self, levels: Levels, names: Iterable[str]) -> list[Row]:
+        """Percentiles of what a request waits for its first token from when it is due, over arrivals a second."""
+        return [
+            row | {"percentile": name}
+            for name in names
+            for engine, scope in levels
+            for row in self._over_rate(engine, scope, f"due_ttft.{name}")
+        ]
+
+    def _over_rate(self, engine: str, scope: str, figure: str) -> Iterator[Row]:
+        rate, q = self._known(f"{scope}.arrival_rate"), self._known(f"{scope}.{figure}")
+        if rate and q:
+            yield self._of(engine, scope) | {
+                "arrivals": rate.value, "arrivals_id": rate.id, "rate": shown(rate.value, rate.unit),
+                "value": q.value, "value_id": q.id, "shown": shown(q.value, q.unit), "href": self._records(q),
+            }  # fmt: skip
+
+    def _of(self, engine: str, scope: str) -> Row:
+        place = {"engine": engine, "colour": self.figures.colours[engine], "level": scope.rpartition(".")[2]}
+        return place | {"flag": self.flags.get(scope, "")}
+
+    def _known(self, id: str) -> Quantity | None:
+        q = self.figures.ledger.get(id)
+        return None if q is None or q.missing else q
+
+    def _records(self, q: Quantity) -> str:
+        """The level's records where the figure selects rows, else its derivation."""
+        picks = (source.picks[0] for source in q.sources if isinstance(source, Rows) and source.picks)
+        place = next(picks, None)
+        return self.figures.listings.href(*place) if place else derivation_href(q.id)
