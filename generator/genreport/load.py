@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator
+from itertools import takewhile
 
 from genreport.client import Call, Client, Clock
 from genreport.desk import Desk, memory_settled
@@ -21,21 +22,33 @@ def suspended_ns() -> int | None:
 
 
 async def closed_loop(
-    client: Client, calls: Iterable[Call], concurrency: int, clock: Clock, on_done: Callable[[Request], None]
+    client: Client,
+    calls: Iterable[Call],
+    concurrency: int,
+    clock: Clock,
+    on_done: Callable[[Request], None],
+    start_us: int | None = None,
 ) -> None:
     """Keeps `concurrency` requests in flight until the calls are used up; each record goes to `on_done` as it ends.
 
     A call is due the moment its place became free: at the start, or when the request before it in that place ended. It
     is taken from `calls` in that gap, so make calls beforehand. A place is filled again before its finished request is
     parsed. A failed request frees its place like any other. Cancelled, it hands over what had finished, then leaves.
+    It begins at `start_us` of the clock, which several loads may have in common, or at once.
     """
     await client.open(concurrency)
     with memory_settled():
-        await _closed_loop(client, calls, concurrency, clock, Desk(on_done))
+        if start_us is None:
+            start_us = clock.now_us()
+        else:
+            await until(start_us, clock)
+        await _closed_loop(client, calls, concurrency, clock, Desk(on_done), start_us)
 
 
-async def _closed_loop(client: Client, calls: Iterable[Call], concurrency: int, clock: Clock, desk: Desk) -> None:
-    waiting, start_us = iter(calls), clock.now_us()
+async def _closed_loop(
+    client: Client, calls: Iterable[Call], concurrency: int, clock: Clock, desk: Desk, start_us: int
+) -> None:
+    waiting = iter(calls)
 
     async def place() -> None:
         due_us = start_us
@@ -59,14 +72,16 @@ async def open_loop(
     clock: Clock,
     on_done: Callable[[Request], None],
     max_in_flight: int | None = None,
+    start_us: int | None = None,
 ) -> None:
     """Sends each call when it is due, whatever is in flight; `due_us` of the calls counts from the start of the load.
 
+    The load starts at `start_us` of the clock, or at once.
     While `max_in_flight` requests are under way a due one waits, and those behind it: its record keeps the due time.
     A call is taken from `calls` as soon as the one before is sent, so it is made while nothing is due.
     """
     with memory_settled():
-        desk, start_us = Desk(on_done), clock.now_us()
+        desk, start_us = Desk(on_done), clock.now_us() if start_us is None else start_us
         room = asyncio.Semaphore(max_in_flight) if max_in_flight else None
 
         async def send(call: Call) -> None:
@@ -77,7 +92,7 @@ async def open_loop(
         async def arrivals() -> None:
             async with asyncio.TaskGroup() as group:
                 for call in calls:
-                    await _until(start_us + call.due_us, clock)
+                    await until(start_us + call.due_us, clock)
                     if room:
                         await room.acquire()
                     group.create_task(send(call.due(start_us + call.due_us)))
@@ -86,8 +101,11 @@ async def open_loop(
         await _beside(desk, arrivals())
 
 
-async def _until(due_us: int, clock: Clock) -> None:
-    """Timers of the event loop count whole milliseconds, and may wake too early."""
+async def until(due_us: int, clock: Clock) -> None:
+    """Returns when it is so late on the clock.
+
+    Timers of the event loop count whole milliseconds, and may wake too early.
+    """
     while (left_us := due_us - clock.now_us()) > 0:  # noqa: ASYNC110 (nothing but time ends it)
         await asyncio.sleep(left_us / 1e6)
     await asyncio.sleep(0)  # those that are late must not keep the loop from reading
@@ -102,6 +120,20 @@ def within(calls: Iterable[Call], clock: Clock, duration_s: float) -> Iterator[C
         yield call
 
 
+class Patience:
+    """Ends a load when so many connections in a row were refused: nobody is there any more."""
+
+    def __init__(self, most: int | None) -> None:
+        self._most, self._refused = most, 0
+
+    def seen(self, request: Request) -> None:
+        self._refused = self._refused + 1 if request.failure and request.failure.kind == "connect" else 0
+
+    def calls(self, calls: Iterable[Call]) -> Iterator[Call]:
+        """The calls that are taken before."""
+        return takewhile(lambda _: self._most is None or self._refused < self._most, calls)
+
+
 async def _beside(desk: Desk, load: Coroutine[None, None, None]) -> None:
     """Runs a load and the reading of what it brings."""
     try:
@@ -109,13 +141,14 @@ async def _beside(desk: Desk, load: Coroutine[None, None, None]) -> None:
             group.create_task(desk.work())
             group.create_task(load)
     except BaseExceptionGroup as errors:
-        raise _first(errors) from errors
+        raise first(errors) from errors
     finally:
         desk.finish()
 
 
-def _first(error: BaseException) -> BaseException:
-    return _first(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
+def first(error: BaseException) -> BaseException:
+    """The first of what a group holds that went wrong at once."""
+    return first(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
 
 
 class Honesty:

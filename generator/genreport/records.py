@@ -192,6 +192,7 @@ class ClientFacts(Record):
 
     `lag_us`: how late the event loop woke from each of a series of sleeps of `lag_period_us`; `cpu_us` and `wall_us`
     from the first measured request's due time to the last one's end; `slept_us`: how long the machine was suspended then.
+    Several `workers` (`None` = one process): the lag is that of the latest of them, the processor time that of all.
     """
 
     KEPT = frozenset({"lag_us"})
@@ -201,6 +202,7 @@ class ClientFacts(Record):
     cpu_us: int
     wall_us: int
     slept_us: int | None = None
+    workers: int | None = None
 
 
 class LevelFacts(Record):

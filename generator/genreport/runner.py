@@ -10,9 +10,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from genreport import __version__, rounds, wire
 from genreport.ceiling import client_ceiling
+from genreport.crew import Means
 from genreport.engines.process import pinned
 from genreport.errors import ConditionError, EngineError, RoundError
 from genreport.machine import cpu_set, machine_facts, measure_ceilings
@@ -28,6 +30,7 @@ from genreport.verdict import broken_conditions, meets
 CRASHES = 3
 # of the disk, not of a connection
 DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO}
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
 UNITS = {"bandwidth": "B/s", "flops": "FLOP/s"}
 
 
@@ -141,27 +144,33 @@ class Recording:
         self.sink.progress.begin(_work(self.ahead()))
         try:
             with _client_pinned(self.acting):
-                wire.run(self._launches())
+                wire.run(self._launches(self._means()))
         except (KeyboardInterrupt, asyncio.CancelledError):
             kept = len(self.planned) - len(self.ahead())
             self.sink.progress.say(f"stopped; {kept} of {len(self.planned)} repeats are kept, --resume goes on")
             raise KeyboardInterrupt from None
 
-    async def _launches(self) -> None:
+    def _means(self) -> Means:
+        """What loads can be held with, on the cores that the client has now."""
+        client, cores = rounds.Round(self.round.path).machine.client, _cores()
+        ceiling = client.events / client.wall_us * 1e6 if client else None
+        return Means(self.acting.workers, len(cores), _free(self.acting, cores), ceiling)
+
+    async def _launches(self, means: Means) -> None:
         task = asyncio.current_task()
         assert task is not None
         for number in _endings():
             asyncio.get_running_loop().add_signal_handler(number, task.cancel)
         for group, as_written in self.groups:
-            await self._launch(group, as_written)
+            await self._launch(group, as_written, means)
 
-    async def _launch(self, group: LaunchGroup, as_written: LaunchGroup) -> None:
+    async def _launch(self, group: LaunchGroup, as_written: LaunchGroup, means: Means) -> None:
         """The levels of a launch; an engine that dies is started again for the next one, unless it keeps dying."""
         crashes, begun = 0, False
         while (ahead := self._ahead_of(group)) and crashes < CRASHES:
             measured = False
             try:
-                async with serving(group, as_written, self.sink) as session:
+                async with serving(group, as_written, self.sink, means) as session:
                     begun = True
                     while (ahead := self._ahead_of(group)) and await session.server.alive():
                         await session.level(ahead[0])
@@ -247,6 +256,22 @@ def _ceilings_of(engine: Engine, measured: dict[str, Ceiling]) -> dict[str, Ceil
         elif given:
             found[name] = Ceiling(value=given.value, unit=unit, source=given.source, method="cited in the plan")
     return found
+
+
+def _cores() -> set[int]:
+    """Cores that this process may use."""
+    return os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(range(os.cpu_count() or 1))
+
+
+def _free(plan: Plan, cores: set[int]) -> int:
+    """How many of the client's cores no engine uses; one on this machine without `cpus` may use any."""
+    taken: set[int] = set()
+    for engine in plan.engines:
+        cpus = engine.launch and engine.launch.cpus
+        if not cpus and (engine.launch or urlsplit(engine.url).hostname in LOOPBACK):
+            return 1
+        taken |= cpu_set(cpus) if cpus else set()
+    return max(1, len(cores - taken))
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from pydantic import Field, PrivateAttr, field_validator, model_validator
 from genreport.plan.conditions import FailOn
 from genreport.plan.engines import Engine, EngineEntry
 from genreport.plan.levels import AnyTest, PlannedTest
-from genreport.plan.parts import VARIABLE, CountFromZero, Id, Part, Positive, expand
+from genreport.plan.parts import VARIABLE, Count, CountFromZero, Id, Part, Positive, expand
 
 SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW", re.IGNORECASE)
 # statistics that are computed of each latency
@@ -143,6 +143,7 @@ class Plan(Part):
     hypotheses: list[Hypothesis] = []
     not_measured: list[str] = []
     redact: list[str] = []
+    workers: Count | None = None
     noise_margin: Annotated[float, Field(ge=0, lt=1)] = 0.02
     prices: Prices | None = None
     fail_on: FailOn | None = None

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
+from genreport.crew import Means
 from genreport.engines import KINDS
 from genreport.engines.process import Log, Process, wait_ready
 from genreport.engines.server import Server
@@ -39,7 +40,7 @@ WORDS = (
 
 
 @asynccontextmanager
-async def serving(group: LaunchGroup, as_written: LaunchGroup, sink: Sink) -> AsyncIterator[Session]:
+async def serving(group: LaunchGroup, as_written: LaunchGroup, sink: Sink, means: Means) -> AsyncIterator[Session]:
     """A ready engine, described in the round; stopped when the block ends, however it ends. Raises EngineError."""
     engine, kind = group.engine, KINDS[group.engine.kind]
     model = model_of(tuple(engine.model_files))
@@ -69,7 +70,7 @@ async def serving(group: LaunchGroup, as_written: LaunchGroup, sink: Sink) -> As
             LaunchFacts(**facts, started_unix_us=started, ready_us=ready_us),
             start_log.decode("utf-8", "replace") if start_log is not None else None,
         )
-        yield Session(engine, as_written.engine, server, launch, prompts, sink)
+        yield Session(engine, as_written.engine, server, launch, prompts, sink, means)
 
 
 def _side_client(engine: Engine, url: str) -> httpx.AsyncClient:

@@ -9,21 +9,24 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import reduce
-from itertools import repeat, takewhile
+from itertools import repeat
 from operator import add
+from pathlib import Path
 from typing import Any
 
 from genreport import rounds
 from genreport.arrivals import BLOCK, Arrival
 from genreport.client import Call, Client, Clock
+from genreport.crew import PACE, Alone, Crew, Means, Pipe, pace_of, workers_for
 from genreport.engines import sampled
 from genreport.engines.server import Samples, Server
 from genreport.errors import EngineError
-from genreport.load import Honesty, closed_loop, open_loop, within
+from genreport.load import Honesty, Patience, within
 from genreport.plan import Engine, LaunchGroup, LevelPlan, Met, PlannedTest, level_seed
 from genreport.progress import Silent
 from genreport.records import LogRange, Request
 from genreport.rounds import LevelWriter, RoundWriter
+from genreport.worker import Target
 
 # an engine may log more than anyone reads; the lines past this are not kept, and a remark says so
 LOG_BYTES = 1 << 24
@@ -123,7 +126,10 @@ def verification(engine: Engine) -> ssl.SSLContext | bool:
 
 @dataclass(frozen=True)
 class Session:
-    """A ready engine, and the levels measured on it; `written` is the engine with its variables as the plan has them."""
+    """A ready engine, the levels measured on it, and the `means` to load it.
+
+    `written` is the engine with its variables as the plan has them.
+    """
 
     engine: Engine
     written: Engine
@@ -131,6 +137,7 @@ class Session:
     launch: str
     prompts: Prompts
     sink: Sink
+    means: Means
 
     async def level(self, step: Step) -> None:
         """Measures one repeat and seals it; what happens to the engine meanwhile is in its records and remarks."""
@@ -147,12 +154,14 @@ class Session:
         await asyncio.sleep(step.test.pause_s)
         origin_unix_us, clock = unix_us(), Clock()
         remarks: list[str] = []
-        async with self._client(step) as client:
-            await self._load(client, step, clock, writer, warmup=True)
+        paces = [0.0]
+        async with self._holder(step, clock) as holder:
+            await self._load(holder, step, clock, writer, lambda done: paces.append(pace_of(done) or 0), warmup=True)
+            holder.keep(workers_for(step.level, max(paces) or PACE, self.means))
             before_us = await self._scrape(writer, rounds.BEFORE, "before", clock, remarks)
             start = self._logged()
             async with self.server.watched(clock.now_us) as seen, Honesty() as honesty:
-                sent = await self._load(client, step, clock, writer, warmup=False)
+                sent = await self._load(holder, step, clock, writer, self.sink.progress.request, warmup=False)
             after_us = await self._scrape(writer, rounds.AFTER, "after", clock, remarks)
         end = self._logged()
         await self._note_death(remarks)
@@ -162,9 +171,9 @@ class Session:
             "before_us": before_us,
             "after_us": after_us,
             "log": self._write_log(writer, start, end, remarks),
-            "client": honesty.facts,
+            "client": holder.facts(honesty.facts),
             "requests": sent,
-            "remarks": remarks,
+            "remarks": [*holder.remarks, *remarks],
         }
 
     def _logged(self) -> int:
@@ -192,35 +201,52 @@ class Session:
         writer.text(rounds.ENGINE_LOG, data.decode("utf-8", "replace"))
         return LogRange(start=start, end=start + len(data))
 
-    def _client(self, step: Step) -> Client:
-        """The load's own client; connections opened by the warm-up stay open for the measured requests."""
-        return Client(
-            self.engine.url,
-            headers=credentials(self.engine),
-            fresh_connections=self.server.kind.FRESH_CONNECTIONS,
-            verify=verification(self.engine),
-            stall_s=step.test.stall_s,
-            request_s=step.test.request_s,
-        )
+    def _holder(self, step: Step, clock: Clock) -> Alone | Crew:
+        """Who holds the load: this process, or as many as may be needed; how many are is known after the warm-up."""
+        most = workers_for(step.level, PACE, self.means)
+        if most == 1:
+            return Alone(Client(self.engine.url, verify=verification(self.engine), **self._manner(step)), clock)
+        ca = Path(self.engine.ca_file).read_text("ascii", "ignore") if self.engine.ca_file else None
+        target = Target(url=self.engine.url, origin_us=clock.origin_us, ca=ca, **self._manner(step))
+        return Crew([Pipe() for _ in range(most)], target, clock)
 
-    async def _load(self, client: Client, step: Step, clock: Clock, writer: LevelWriter, *, warmup: bool) -> int:
+    def _manner(self, step: Step) -> dict[str, Any]:
+        """How clients ask; connections opened by the warm-up stay open for the measured requests."""
+        return {
+            "headers": credentials(self.engine),
+            "fresh_connections": self.server.kind.FRESH_CONNECTIONS,
+            "stall_s": step.test.stall_s,
+            "request_s": step.test.request_s,
+        }
+
+    async def _load(
+        self,
+        holder: Alone | Crew,
+        step: Step,
+        clock: Clock,
+        writer: LevelWriter,
+        told: Callable[[Request], None],
+        *,
+        warmup: bool,
+    ) -> int:
         """How many requests were sent; a load that goes by time ends when nobody takes its connections any more."""
-        level, sent, refused = step.level, 0, 0
+        level, sent = step.level, 0
+        refused = REFUSED if level.duration_s else None
+        patience = Patience(refused)
 
         def done(request: Request) -> None:
-            nonlocal sent, refused
+            nonlocal sent
             sent += 1
-            refused = refused + 1 if request.failure and request.failure.kind == "connect" else 0
+            patience.seen(request)
             writer.request(request)
-            if not warmup:
-                self.sink.progress.request(request)
+            told(request)
 
-        calls = takewhile(lambda _: not level.duration_s or refused < REFUSED, self._calls(step, warmup))
+        calls = patience.calls(self._calls(step, warmup))
         if warmup or level.arrivals is None:
             calls = within(calls, clock, level.duration_s) if level.duration_s and not warmup else list(calls)
-            await closed_loop(client, calls, level.concurrency or 1, clock, done)
+            await holder.closed(calls, level.concurrency or 1, done)
         else:
-            await open_loop(client, calls, clock, done, level.arrivals.max_in_flight)
+            await holder.open(calls, done, level.arrivals.max_in_flight, refused)
         return sent
 
     def _calls(self, step: Step, warmup: bool) -> Iterator[Call]:

@@ -1,0 +1,157 @@
+"""A worker as its crew sees it, and the way to one on this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from genreport.client import Call
+from genreport.records import ClientFacts, Request
+from genreport.worker import FACTS, RECORD, Share, Target, message, order
+
+PATIENCE_S = 3.0  # what a worker gets to hand over and end in
+OnDone = Callable[[Request], None]
+
+
+class Link(Protocol):
+    """The way to a worker, wherever it is."""
+
+    async def open(self, target: Target) -> None:
+        """Starts it."""
+
+    def send(self, data: bytes) -> None: ...
+
+    async def message(self) -> bytes:
+        """What it says next; EOFError where it is gone."""
+
+    def stop(self) -> None:
+        """Bids it hand over what has finished, and end."""
+
+    async def close(self) -> None:
+        """Ends it, by force where it does not by itself."""
+
+    async def end(self) -> str:
+        """How it ended, for a person."""
+
+
+class Pipe:
+    """The way to a worker process of this machine: a socket that is its standard input."""
+
+    async def open(self, target: Target) -> None:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self.process = _started(theirs)
+        self._reader, self._writer = await asyncio.open_unix_connection(sock=ours)
+        self.send(order(target))
+
+    def send(self, data: bytes) -> None:
+        self._writer.write(data)
+
+    async def message(self) -> bytes:
+        return await message(self._reader)
+
+    def stop(self) -> None:
+        if not self._writer.is_closing():
+            self._writer.write_eof()
+
+    async def close(self) -> None:
+        self._writer.close()
+        await self._ended()
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        await asyncio.gather(self._writer.wait_closed(), return_exceptions=True)
+
+    async def _ended(self) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        while self.process.poll() is None and time.monotonic() < deadline:  # noqa: ASYNC110 (as for an engine's process)
+            await asyncio.sleep(0.005)
+
+    async def end(self) -> str:
+        await self._ended()
+        return f"exit code {self.process.poll()}"
+
+
+def _started(given: socket.socket) -> subprocess.Popen[bytes]:
+    """In a session of its own: what a terminal sends to all its processes is for the parent."""
+    command = [sys.executable, "-m", "genreport.worker"]
+    return subprocess.Popen(command, stdin=given, stdout=subprocess.DEVNULL, start_new_session=True)
+
+
+class Hand:
+    """One worker of a crew: what it was given, and what it has handed back of that."""
+
+    def __init__(self, link: Link) -> None:
+        self.link = link
+        self.share, self.alive = Share([]), True
+        self._done: set[int] = set()
+        self._reading: asyncio.Task[None] | None = None
+        self._answers: asyncio.Queue[bytes | Exception | None] = asyncio.Queue()
+
+    async def hire(self, target: Target) -> None:
+        await self.link.open(target)
+        self._reading = asyncio.create_task(self._read())
+
+    async def begin(self, share: Share, on_done: OnDone) -> None:
+        """Gives it its share; returns when its connections stand."""
+        self.share, self._done, self.on_done = share, set(), on_done
+        if self.alive:
+            self.link.send(order(share))
+        await self._answer()
+
+    async def hold(self, start_us: int) -> ClientFacts | None:
+        """Has it hold its share from then on; what it says of itself at the end, `None` where it died."""
+        if self.alive:
+            self.link.send(order(start_us))
+        facts = await self._answer()
+        return None if facts is None else ClientFacts.model_validate_json(facts)
+
+    @property
+    def unfinished(self) -> list[Call]:
+        return [call for call in self.share.calls if call.index not in self._done]
+
+    async def dismiss(self) -> None:
+        """Has it hand over what has finished, and end."""
+        self.link.stop()
+        await asyncio.wait({self._reading}, timeout=PATIENCE_S)
+
+    async def leave(self) -> None:
+        if self._reading is None:
+            return
+        await self.link.close()
+        self._reading.cancel()
+        await asyncio.gather(self._reading, return_exceptions=True)
+
+    async def _answer(self) -> bytes | None:
+        """What it answered to the last order; `None` from its death on."""
+        told = await self._answers.get()
+        if told is None:
+            self._answers.put_nowait(None)
+        if isinstance(told, Exception):
+            raise told
+        return told
+
+    async def _read(self) -> None:
+        """A task of its own, so that no cancelled load leaves a message half read."""
+        try:
+            while True:
+                told = await self.link.message()
+                self._take(told[:1], told[1:])
+        except EOFError:
+            self.alive = False
+            self._answers.put_nowait(None)
+        except Exception as error:  # of whoever takes the records: it ends the load
+            self._answers.put_nowait(error)
+
+    def _take(self, letter: bytes, data: bytes) -> None:
+        if letter == RECORD:
+            request = Request.model_validate_json(data)
+            self._done.add(request.index)
+            self.on_done(request)
+        else:
+            self._answers.put_nowait(data if letter == FACTS else b"")
