@@ -9,8 +9,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from genreport import rounds
+from genreport import figures, rounds
+from genreport.audit import audit
 from genreport.progress import JsonLines, Silent
+from genreport.publish import publish
 from genreport.records import Request
 from genreport.rounds import Round
 from test_nothing_lost import acknowledged, on_disk, recorder, sealed, wait_until
@@ -62,6 +64,31 @@ def test_an_open_loop_by_two_workers_is_recorded_end_to_end(tmp_path: Path, port
     assert [r.due_us - first for r in measured_ones] == [index * 10_000 for index in range(20)]
     assert (level.facts.client.workers, level.facts.requests) == (2, 20)
     assert all(request.failure is None for request in measured_ones)
+
+
+def test_a_page_says_how_many_held_a_load_and_holds_them_against_as_many_ceilings(
+    tmp_path: Path,
+    port: int,  # noqa: F811
+    monkeypatch,
+) -> None:
+    monkeypatch.setattr("genreport.ceiling.SECONDS", 0.3)
+    tests = [sweep(repeats=1), open_test(rates=[100], requests=20)]
+    found = measured(with_workers(plan_of(tmp_path, engine(port), tests=tests)), tmp_path / "round")
+    ledger = figures.compute(found).ledger
+    ceiling = ledger["machine.client_ceiling"].value
+    for level, workers, formula in (
+        ("c1", None, "throughput / ceiling"),
+        ("c4", 2, "throughput / (workers * ceiling)"),
+    ):
+        load, throughput = (ledger[f"concurrency.fake.{level}.{name}"] for name in ("client_load", "output_throughput"))
+        assert ledger[f"concurrency.fake.{level}.client_workers"].value == workers
+        assert load.formula == formula
+        assert load.value == pytest.approx(throughput.value / ((workers or 1) * ceiling))
+    site = publish([found.path], tmp_path / "site").path
+    for page in ("concurrency", "arrivals"):
+        assert "<th>processes</th>" in (site / f"rounds/round/{page}/index.html").read_text("utf-8")
+    report = audit(site)
+    assert report.failures == []
 
 
 def test_a_key_goes_to_the_workers_and_into_no_command_line(tmp_path: Path, port: int, monkeypatch) -> None:  # noqa: F811

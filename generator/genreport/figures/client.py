@@ -25,6 +25,7 @@ def enter(book: Book, level: LevelView) -> None:
         observed = book.observed(level.ids(f"client_lag.{name}"))
         book.derive(f"{level.id}.client_lag.{name}", "s", "max(repeats)", lambda repeats: repeats.max(),
                     n=sum(book[id].n for id in observed), repeats=observed)  # fmt: skip
+    _workers(book, level)
     _load(book, level)
     _slept(book, level)
     book.derive(
@@ -59,13 +60,30 @@ def _slept(book: Book, level: LevelView) -> None:
                 repeats=book.observed(level.ids("slept")))  # fmt: skip
 
 
+def _workers(book: Book, level: LevelView) -> None:
+    """How many processes held the load, at least; nothing is said of rounds in which one held each."""
+    if not any(repeat.facts.client.workers for repeat in book.round.levels):
+        return
+    for scope, files, _ in level.each():
+        book.pointer(f"{scope}.client_workers", "count", files.facts_file, "/client/workers",
+                     reason=say("missing.one_process"))  # fmt: skip
+    book.derive(f"{level.id}.client_workers", "count", "min(repeats)", lambda repeats: repeats.min(),
+                repeats=level.ids("client_workers"))  # fmt: skip
+
+
 def _load(book: Book, level: LevelView) -> None:
-    """The level's tokens, as many events at most, as a share of the ceiling."""
-    throughput = f"{level.id}.output_throughput"
-    if book.value("machine.client_ceiling") and book.value(throughput) is not None:
+    """The level's tokens, as many events at most, as a share of the ceiling: of as many times it as processes."""
+    throughput, workers = f"{level.id}.output_throughput", f"{level.id}.client_workers"
+    if not book.value("machine.client_ceiling") or book.value(throughput) is None:
+        return
+    inputs = {"throughput": throughput, "ceiling": "machine.client_ceiling"}
+    if book.value(workers) is None:
         book.derive(f"{level.id}.client_load", "share", "throughput / ceiling",
-                    lambda throughput, ceiling: throughput / ceiling,
-                    throughput=throughput, ceiling="machine.client_ceiling")  # fmt: skip
+                    lambda throughput, ceiling: throughput / ceiling, **inputs)  # fmt: skip
+    else:
+        book.derive(f"{level.id}.client_load", "share", "throughput / (workers * ceiling)",
+                    lambda throughput, workers, ceiling: throughput / (workers * ceiling),
+                    workers=workers, **inputs)  # fmt: skip
 
 
 def _lag(book: Book, id: str, file: str, q: int, n: int) -> None:

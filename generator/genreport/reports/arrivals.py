@@ -8,7 +8,7 @@ from genreport.charts.arrivals import achieved, waits
 from genreport.figures import Figures, LevelView, TestView
 from genreport.figures.arriving import searched, statistic
 from genreport.reports.arrival_rows import ArrivalRows
-from genreport.reports.page import Drawn, Page, repeated
+from genreport.reports.page import Drawn, Page, crewed, repeated
 
 # the wait may grow by so much in each second of load before an engine counts as falling behind
 GROWS = 0.05
@@ -62,6 +62,7 @@ def _page(figures: Figures, test: TestView, place: str) -> Page:
         "test": test,
         "paces": paces,
         "ran": repeated(figures, [level for _, level in levels]),
+        "crewed": crewed(figures, [level for _, level in levels]),
         "slo": searched(figures.round.plan, test),
         "searches": _searches(figures, test),
         "capped": any(

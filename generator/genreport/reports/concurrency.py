@@ -9,7 +9,7 @@ from typing import Any
 from genreport import charts
 from genreport.figures import Figures
 from genreport.provenance import Quantity
-from genreport.reports.page import Drawn, Page, repeated
+from genreport.reports.page import Drawn, Page, crewed, repeated
 from genreport.reports.rows import RowMaker
 
 PERCENTILES = ("p50", "p90", "p99")
@@ -60,10 +60,12 @@ def page(figures: Figures) -> Page:
 
 
 def _context(figures: Figures, test: Any, sweeps: list[Sweep]) -> dict[str, Any]:
+    levels = [level for sweep in sweeps for level in sweep.levels]
     return {
         "test": test,
         "sweeps": sweeps,
-        "ran": repeated(figures, [level for sweep in sweeps for level in sweep.levels]),
+        "ran": repeated(figures, levels),
+        "crewed": crewed(figures, levels),
         "winner": max((s for s in sweeps if s.best), key=lambda s: s.best.value, default=None),
         "percentiles": PERCENTILES,
         "flags": [flag for flag in figures.flags if flag.scope.startswith(f"{test.id}.")],

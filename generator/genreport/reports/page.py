@@ -43,3 +43,9 @@ def repeated(figures: Figures, levels: Sequence[str]) -> Ran:
     """How often these levels (scopes) ran."""
     counts = sorted((figures.ledger[f"{level}.repeats"] for level in levels), key=lambda q: q.value)
     return Ran(counts[0], counts[-1], len(counts) > 1)
+
+
+def crewed(figures: Figures, levels: Sequence[str]) -> bool:
+    """Whether several processes held the load of one of these levels."""
+    found = (figures.ledger.get(f"{level}.client_workers") for level in levels)
+    return any(q is not None and not q.missing for q in found)
