@@ -38,7 +38,9 @@ class Server:
                     await send_page(writer, 401, "")
                 elif method == "POST":
                     size = int(re.search(rb"(?i)content-length: *(\d+)", head)[1])
-                    await self.completion(writer, json.loads(await reader.readexactly(size)))
+                    body = json.loads(await reader.readexactly(size))
+                    answer = self.tokenize if path == "/tokenize" else self.completion
+                    await answer(writer, body)
                 else:
                     await send_page(writer, *self.page(path))
         except (asyncio.IncompleteReadError, ConnectionError):
@@ -64,6 +66,13 @@ class Server:
         }
         return (200, json.dumps(pages[path])) if path in pages else (404, "")
 
+    async def tokenize(self, writer: asyncio.StreamWriter, body: dict[str, Any]) -> None:
+        """A token a word; `--no-tokenize` knows no such page."""
+        assert not body["add_special_tokens"]
+        tokens = list(range(len(body["prompt"].split())))
+        answer = json.dumps({"count": len(tokens), "max_model_len": 4096, "tokens": tokens})
+        await send_page(writer, *((404, "") if self.options.no_tokenize else (200, answer)))
+
     async def completion(self, writer: asyncio.StreamWriter, body: dict[str, Any]) -> None:
         self.served += 1
         if self.options.die_after is not None and self.served > self.options.die_after:
@@ -83,17 +92,19 @@ class Server:
         print(f"served {self.served} from /home/someone/models with {self.options.say}", flush=True)
 
     async def stream(self, writer: asyncio.StreamWriter, body: dict[str, Any]) -> None:
-        asked, wanted = len(body["prompt"]), body["max_tokens"]
+        asked, wanted = len(body["prompt"]), min(body["max_tokens"], self.options.stop_at)
         self.prompt += asked
         for place in range(wanted):
             await asyncio.sleep(self.options.gap_s)
             self.generated += 1
             finish = (self.options.leak or "length") if place == wanted - 1 else None
-            choice = {"index": 0, "text": self.text(place), "finish_reason": finish, "token_ids": [place + 300]}
-            await send(writer, json.dumps({"choices": [choice]}))
+            choice = {"index": 0, "text": self.text(place), "finish_reason": finish}
+            ids = {} if self.options.no_usage else {"token_ids": [place + 300]}
+            await send(writer, json.dumps({"choices": [choice | ids]}))
         usage = {"prompt_tokens": asked, "completion_tokens": wanted, "total_tokens": asked + wanted}
         told = {"metrics": {self.options.leak: 1}} if self.options.leak else {}
-        await send(writer, json.dumps({"choices": [], "usage": usage, **told}))
+        if not self.options.no_usage:
+            await send(writer, json.dumps({"choices": [], "usage": usage, **told}))
         await send(writer, "[DONE]")
 
     def text(self, place: int) -> str:
@@ -141,6 +152,9 @@ if __name__ == "__main__":
     parser.add_argument("--model", default="tiny")
     parser.add_argument("--healthy", type=int, default=10**9, help="how many looks find it so")
     parser.add_argument("--fail-every", type=int, default=0)
+    parser.add_argument("--no-usage", action="store_true", help="say of no answer how many tokens it has")
+    parser.add_argument("--no-tokenize", action="store_true")
+    parser.add_argument("--stop-at", type=int, default=10**9, help="tokens after which an answer ends at the latest")
     parser.add_argument("--flood", action="store_true", help="log 100 MB/s")
     parser.add_argument("--gap-s", type=float, default=0.001)
     asyncio.run(serve(parser.parse_args()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import sys
 import time
@@ -64,6 +65,42 @@ def test_a_server_is_idle_when_no_gauge_of_work_is_above_zero() -> None:
     assert not exposition.idle(COUNTERS, busy)
     assert exposition.idle("vllm:num_requests_running 0.0\nvllm:num_requests_waiting 0.0\n", busy)
     assert exposition.idle("", busy)
+
+
+PIECES = [{"id": 1, "text": "", "start": 0, "stop": 0}, {"id": 5, "text": "a", "start": 0, "stop": 1},
+          {"id": 6, "text": "b", "start": 1, "stop": 2}]  # fmt: skip
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("kind", "asks", "answer", "tokens"), [
+    ("vllm", {"model": "m", "prompt": "ab", "add_special_tokens": False}, {"count": 2, "tokens": [5, 6], "max_model_len": 9}, 2),
+    ("sglang", {"model": "m", "prompt": "ab", "add_special_tokens": False}, {"count": 2, "tokens": [5, 6]}, 2),
+    ("llamacpp", {"content": "ab", "add_special": False}, {"tokens": [5, 6]}, 2),
+    ("tgi", {"inputs": "ab"}, PIECES, 2),
+])  # fmt: skip
+async def test_a_server_is_asked_in_its_own_words_for_the_tokens_of_a_text(kind, asks, answer, tokens) -> None:
+    asked = []
+
+    def tokenize(request: httpx.Request) -> httpx.Response:
+        asked.append((request.method, request.url.path, json.loads(request.content)))
+        return httpx.Response(200, json=answer)
+
+    assert await server_of(tokenize, kind).tokens("m", "ab") == tokens
+    assert asked == [("POST", "/tokenize", asks)]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    "answer", [b"", b"{}", b"null", b"3", b'{"count": -1}', b'{"count": true}', b'{"count": "9"}', b"[" * 99999]
+)
+async def test_what_is_no_count_of_tokens_is_none_and_not_zero(answer) -> None:
+    assert await server_of(lambda request: httpx.Response(200, content=answer)).tokens("m", "ab") is None
+    assert await server_of(lambda request: httpx.Response(404, json={"count": 2})).tokens("m", "ab") is None
+
+
+@pytest.mark.parametrize("kind", ["ollama", "openai"])
+def test_a_kind_without_a_tokenizer_to_ask_says_so(kind) -> None:
+    assert KINDS[kind].TOKENIZE is None
 
 
 def test_every_kind_asks_for_a_greedy_answer_of_an_exact_length() -> None:

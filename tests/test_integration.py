@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from genreport.audit import audit
 from genreport.cli import main
 from genreport.embedded import model_file
+from genreport.engines import llamacpp
 from genreport.figures import compute
 from genreport.rounds import Round, check
 
@@ -46,13 +47,16 @@ tests:
 """
 
 
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("real")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    (folder / "plan.yaml").write_text(PLAN.format(port=port, python=sys.executable, model=model_file()))
+    (folder / "plan.yaml").write_text(PLAN.format(port=free_port(), python=sys.executable, model=model_file()))
     arguments = ["run", str(folder / "plan.yaml"), "--out", str(folder / "runs" / "real")]
     result = CliRunner().invoke(main, arguments)
     assert result.exit_code == 0, result.output
@@ -105,3 +109,27 @@ def test_what_is_sealed_is_not_measured_again(recorded):
     arguments = ["run", str(recorded / "plan.yaml"), "--out", str(recorded / "runs" / "real"), "--resume"]
     assert CliRunner().invoke(main, arguments).exit_code == 0
     assert (recorded / "runs" / "real" / "seal.json").read_bytes() == before
+
+
+def chat(model: str, prompt: list[int] | str, output: int, seed: int) -> dict:
+    """A body whose stream has no usage: llama.cpp leaves it out of a chat that did not ask for it."""
+    asked = {"role": "user", "content": f"Tell me of the number {seed % 97}, and of {prompt}"}
+    return {"model": model, "messages": [asked], "max_tokens": output, "temperature": 0, "seed": seed, "stream": True}
+
+
+def test_t10_a_real_server_counts_the_answers_of_a_stream_without_usage(tmp_path, monkeypatch):
+    monkeypatch.setattr(llamacpp, "body", chat)
+    plan = PLAN.replace("output: 8", "output: 40").replace("repeats: 2", "repeats: 1")
+    (tmp_path / "plan.yaml").write_text(plan.format(port=free_port(), python=sys.executable, model=model_file()))
+    result = CliRunner().invoke(main, ["run", str(tmp_path / "plan.yaml"), "--out", str(tmp_path / "real")])
+    assert result.exit_code == 0, result.output
+    round = Round(tmp_path / "real")
+    assert list(check(tmp_path / "real")) == []
+    for level in round.levels:
+        assert level.facts.tokenizer == "/tokenize"
+        for request in (request for request in round.requests(level) if not request.warmup):
+            assert (request.failure, request.usage, request.tokens) == (None, None, None)
+            generated = request.server["timings"]["predicted_n"]
+            # an end of sequence has no text, and a text may be cut into tokens in another way than it was made of
+            assert abs(request.retokenized - generated) <= 1 + generated // 10
+    assert compute(round).ledger["concurrency.llamacpp-two-slots.c2.output_throughput"].value > 0

@@ -514,6 +514,9 @@ ODD = [
     {"gaps_us": [7, 2], "kinds": "tt", "tokens": None, "server": {"metrics": {"queue_time_ms": 1.5}, "timings": []}},
     {"gaps_us": [7, 2], "kinds": "tt", "tokens": None, "usage": {"completion_tokens": -1}},
     {"gaps_us": [7, 90], "kinds": "tt", "tokens": None, "usage": None},
+    {"gaps_us": [7, 9], "kinds": "tt", "tokens": None, "usage": None, "retokenized": 5},
+    {"gaps_us": [7, 9], "kinds": "tt", "tokens": [1, 1], "usage": None, "retokenized": 5},
+    {"gaps_us": [7, 9], "kinds": "tt", "tokens": None, "usage": None, "retokenized": 10**13},
 ]
 PLAIN = {"index": 0, "warmup": False, "seed": 1, "asked_input": 3, "asked_output": 3, "due_us": 100, "t0_us": 120,
          "gaps_us": [10, 5, 3, 0], "kinds": "rttu", "tokens": [0, 1, 1, 0], "finish": "length", "server": {}, "text": "ab",

@@ -22,8 +22,11 @@ from gguf import GGUFWriter
 from genreport import rounds, runner
 from genreport.engines import server
 from genreport.errors import EngineError, PlanError, RoundError
+from genreport.evaluate import Evidence, recompute
+from genreport.figures import compute
 from genreport.plan import read_plan
 from genreport.progress import Silent
+from genreport.records import Request
 from genreport.rounds import Level, Round, RoundWriter
 from genreport.runner import run
 from genreport.session import steps
@@ -438,6 +441,82 @@ def test_a_plain_server_is_measured_without_counters(tmp_path: Path, port: int) 
     found = measured(plan_of(tmp_path, plain, tests=[sweep(repeats=1)]), tmp_path / "round")
     assert list(rounds.check(found.path)) == []
     assert all(set(level.facts.files) == {rounds.REQUESTS, rounds.ENGINE_LOG, rounds.SAMPLES} for level in found.levels)
+
+
+def test_t10_answers_without_a_count_are_counted_by_the_servers_own_tokenizer_after_the_level(
+    tmp_path: Path, port: int
+) -> None:
+    found = measured(plan_of(tmp_path, engine(port, "--no-usage", "--stop-at", "3")), tmp_path / "round")
+    assert list(rounds.check(found.path)) == []
+    for level in found.levels:
+        requests = [request for request in found.requests(level) if not request.warmup]
+        assert [(r.usage, r.tokens, r.retokenized, r.finish) for r in requests] == [(None, None, 3, "length")] * 6
+        assert level.facts.tokenizer == "/tokenize"
+        assert level.facts.remarks == [
+            "6 answers came without a token count; /tokenize counted 6 of them afterwards",
+        ]
+        assert found.text(level.file(rounds.ENGINE_LOG)).count("served") == 6
+    figures = compute(found)
+    at = "concurrency.fake.c4"
+    tokens, itl = figures.ledger[f"{at}.output_tokens"], figures.ledger[f"{at}.itl.p50"]
+    assert (tokens.value, figures.ledger[f"{at}.short_outputs"].value) == (2 * 6 * 3, 12)
+    assert "short" in {flag.kind for flag in figures.flags if flag.scope == at}
+    for name in ("output_tokens", "output_throughput", "tpot.mean"):
+        assert "tokens_retokenized" in figures.ledger[f"{at}.{name}"].notes
+    assert itl.notes == ("tokens_per_event_unknown",)  # the count says nothing of single events
+    assert itl.value == figures.ledger[f"{at}.gap.p50"].value
+    manifest = figures.ledger.manifest("round", {})
+    known = {figure["id"]: figure for figure in manifest["figures"]}
+    evidence = Evidence(found.bytes, manifest["columns"])
+    for name in ("output_throughput", "tpot.p99", "short_outputs", "output_tokens_share"):
+        figure = known[f"{at}.{name}"]
+        assert recompute(figure, evidence, known) == pytest.approx(figure["value"])
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "why"),
+    [
+        ("vllm", ["--no-tokenize"], "/tokenize counted 0 of them afterwards"),
+        ("openai", [], "a server of kind openai cannot be asked"),
+    ],
+)
+def test_t10_where_nobody_can_count_an_answer_throughput_is_missing_and_the_level_says_why(
+    tmp_path: Path, port: int, kind: str, options: list[str], why: str
+) -> None:
+    entry = engine(port, "--no-usage", *options, kind=kind, prompt="ids")
+    found = measured(plan_of(tmp_path, entry), tmp_path / "round")
+    level = found.levels[0]
+    assert level.facts.tokenizer is None
+    assert level.facts.remarks == [f"6 answers came without a token count; {why}"]
+    assert b"retokenized" not in (found.path / level.requests_file).read_bytes()
+    ledger = compute(found).ledger
+    for name in ("output_tokens", "output_throughput", "tpot.p50", "short_outputs"):
+        figure = ledger[f"concurrency.fake.c1.{name}"]
+        assert figure.value is None
+        assert figure.reason
+
+
+def test_a_text_that_was_redacted_is_not_counted_again(tmp_path: Path) -> None:
+    """What is written is not what was generated."""
+    writer = RoundWriter(tmp_path, lambda value: value.replace("secret", "…") if isinstance(value, str) else value)
+    level = writer.level("a/b/c/r1")
+    plain = Request(index=0, seed=1, asked_input=1, asked_output=1, due_us=0, t0_us=0, gaps_us=[1], kinds="t", end_us=1)
+    texts = ("one two", "a secret", "")
+    for index, text in enumerate(texts):
+        level.request(plain.model_copy(update={"index": index, "text": text}))
+    level.request(plain.model_copy(update={"text": "warm", "warmup": True}))
+    level.request(plain.model_copy(update={"text": "thought", "kinds": "k"}))
+    level.request(plain.model_copy(update={"text": "counted", "tokens": [1]}))
+    assert (level.uncounted, level.uncountable, list(level.texts())) == ([0], 3, [(0, "one two")])
+    before = level.path.joinpath(rounds.REQUESTS).read_bytes().splitlines()
+    level.recount({0: 2})
+    level.request(plain.model_copy(update={"index": 9}))
+    level.abandon()
+    after = level.path.joinpath(rounds.REQUESTS).read_bytes().splitlines()
+    assert (after[1:6], len(after)) == (before[1:], 7)
+    assert Request.model_validate_json(after[0]).model_dump() == Request.model_validate_json(before[0]).model_dump() | {
+        "retokenized": 2
+    }
 
 
 def test_a_setting_of_null_takes_a_field_out_of_the_request(tmp_path: Path, port: int) -> None:

@@ -14,7 +14,7 @@
   const possible = (r) => {
     const stated = r.usage || {};
     const stamps = [r.due_us, r.t0_us, r.end_us, ...r.gaps_us].filter((value) => value !== null);
-    const counts = [r.asked_input, r.asked_output, stated.prompt_tokens, stated.completion_tokens, stated.cached_tokens];
+    const counts = [r.asked_input, r.asked_output, stated.prompt_tokens, stated.completion_tokens, stated.cached_tokens, r.retokenized];
     const tokens = r.tokens || [];
     return (
       stamps.every((value) => Math.abs(value) <= LONGEST_US) &&
@@ -23,7 +23,7 @@
       sum(tokens) <= MOST_IN_ALL
     );
   };
-  const NOTHING = { due_us: 0, t0_us: null, end_us: 0, gaps_us: [], kinds: "", tokens: null, usage: null, asked_input: 1, asked_output: 1 };
+  const NOTHING = { due_us: 0, t0_us: null, end_us: 0, gaps_us: [], kinds: "", tokens: null, usage: null, retokenized: null, asked_input: 1, asked_output: 1 };
   const seconds = (ms) => (isNumber(ms) && Math.abs(ms) < LONGEST_US / 1e3 ? ms / 1e3 : null);
   const stated = (server) => {
     const [timings, metrics] = ["timings", "metrics"].map((key) => (isObject(server?.[key]) ? server[key] : {}));
@@ -45,7 +45,7 @@
     const choice = kinds.findIndex((kind) => "rtke".includes(kind));
     const tokens = r.tokens ? text.map((k) => Math.max(1, r.tokens[k])) : null;
     const counted = r.usage?.completion_tokens ?? null;
-    const n = counted ?? (tokens ? sum(tokens) : null);
+    const n = counted ?? (tokens ? sum(tokens) : (r.retokenized ?? null));
     const gap_s = diff(text_s);
     const sound = sane && r.gaps_us.every((gap) => gap >= 0) && (!stamps.length || stamps[stamps.length - 1] <= r.end_us);
     const t0_s = r.t0_us === null ? null : r.t0_us / 1e6;

@@ -126,13 +126,14 @@ def _letters(letters: bytes) -> np.ndarray:
 # kinds of events that hold text, and those of all choices
 _TEXT, _CHOICES = _letters(b"tk"), _letters(b"rtke")
 _NOTHING = {"due_us": 0, "t0_us": None, "end_us": 0, "gaps_us": [], "kinds": "", "tokens": None, "usage": None,
-            "asked_input": 1, "asked_output": 1}  # fmt: skip
+            "retokenized": None, "asked_input": 1, "asked_output": 1}  # fmt: skip
 
 
 def _possible(record: dict[str, Any]) -> bool:
     usage, gaps, tokens = record["usage"] or {}, record["gaps_us"] or [0], record["tokens"] or [0]
     stamps = [record["due_us"], record["t0_us"], record["end_us"], min(gaps), max(gaps)]
-    counts = [record["asked_input"], record["asked_output"], *(usage.get(f"{of}_tokens") for of in _COUNTED)]
+    stated = [usage.get(f"{of}_tokens") for of in _COUNTED]
+    counts = [record["asked_input"], record["asked_output"], record.get("retokenized"), *stated]
     return not (
         any(abs(stamp) > _LONGEST_US for stamp in stamps if stamp is not None)
         or any(count < 0 or count > _LONGEST_US for count in counts if count is not None)
@@ -167,7 +168,7 @@ def primitives(record: dict[str, Any]) -> dict[str, Any]:
         "text_tokens": np.ones(text.sum(), np.int64) if tokens is None else tokens,
         "choices_s": stamps[choices] / 1e6,
         "event_gaps_us": gaps,
-        "n": int(tokens.sum()) if counted is None and tokens is not None else counted,
+        "n": counted if counted is not None else int(tokens.sum()) if tokens is not None else record.get("retokenized"),
         "prompt_n": usage.get("prompt_tokens"),
         "cached_n": usage.get("cached_tokens"),
         "asked_input": record["asked_input"],

@@ -124,6 +124,20 @@ class Request(Record):
     end_us: int
     retries: int = 0
     failure: Failure | None = None
+    # tokens of `text` as the server's own tokenizer counted them after the level, where nobody counted them during it
+    retokenized: int | None = Field(default=None, ge=0)
+
+    @property
+    def uncounted(self) -> bool:
+        """It completed, and nobody said with how many tokens."""
+        stated = self.usage.completion_tokens if self.usage else None
+        return self.failure is None and stated is None and self.tokens is None
+
+    @property
+    def tells_all(self) -> bool:
+        """Whether `text` is all that was generated: reasoning and calls of tools are no part of it."""
+        cut, called = len(self.text) >= TEXT_LIMIT, self.finish in ("tool_calls", "function_call")
+        return bool(self.text) and REASONING not in self.kinds and not cut and not called
 
     @model_validator(mode="after")
     def _arrays_agree(self) -> Request:
@@ -235,6 +249,8 @@ class LevelFacts(Record):
     after_us: int
     log: LogRange | None = None
     client: ClientFacts
+    # the endpoint that gave the `retokenized` of its requests
+    tokenizer: str | None = None
     remarks: list[str] = []
     files: dict[FileName, FileFact]
 

@@ -110,11 +110,11 @@ def _sound(request: Request) -> bool:
 
 
 def _tokens(request: Request, events: Sequence[tuple[int, int]]) -> int | None:
-    """The server's word, else the sum of the counts of its events, else unknown."""
+    """The server's word, else the sum of the counts of its events, else its tokenizer's count of the text, else unknown."""
     stated = request.usage.completion_tokens if request.usage else None
     if stated is not None:
         return stated
-    return sum(count for _, count in events) if request.tokens is not None else None
+    return sum(count for _, count in events) if request.tokens is not None else request.retokenized
 
 
 def _itl(events: Sequence[tuple[int, int]]) -> Iterator[float]:

@@ -1,7 +1,7 @@
 """The servers under test: a module for each kind with only what differs, and the process that runs one.
 
-Each kind's module has KIND, FRESH_CONNECTIONS, READY, METRICS, SLOTS, SAMPLING, ASKED, SAMPLED, BUSY, `body` and `facts`;
-`openai` is the plain case, which the others build on.
+Each kind's module has KIND, FRESH_CONNECTIONS, READY, METRICS, SLOTS, TOKENIZE, SAMPLING, ASKED, SAMPLED, BUSY, `body` and
+`facts`, and with a TOKENIZE also `tokenizing`; `openai` is the plain case, which the others build on.
 """
 
 from types import ModuleType

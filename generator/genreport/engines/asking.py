@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import httpx
 
@@ -10,10 +11,16 @@ WITHIN_S = 10.0
 MOST_BYTES = 64 << 20
 
 
-async def asked(client: httpx.AsyncClient, path: str, within_s: float = WITHIN_S) -> bytes | None:
-    """The body of a GET that was answered with 200, whole, in time and of a sane size; `None` for any other."""
+async def asked(
+    client: httpx.AsyncClient, path: str, within_s: float = WITHIN_S, post: dict[str, Any] | None = None
+) -> bytes | None:
+    """The body of a GET that was answered with 200, whole, in time and of a sane size; `None` for any other.
+
+    With `post` it is a POST of that as JSON.
+    """
+    method = "GET" if post is None else "POST"
     try:
-        async with asyncio.timeout(within_s), client.stream("GET", path) as response:
+        async with asyncio.timeout(within_s), client.stream(method, path, json=post) as response:
             return await _body(response) if response.status_code == httpx.codes.OK else None
     except (httpx.HTTPError, TimeoutError):
         return None

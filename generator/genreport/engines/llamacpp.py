@@ -13,6 +13,7 @@ FRESH_CONNECTIONS = True
 READY = "/health"
 METRICS: str | None = "/metrics"
 SLOTS: str | None = "/slots"
+TOKENIZE: str | None = "/tokenize"
 SAMPLING: str | None = None
 ASKED = openai.ASKED
 SAMPLED = (
@@ -28,6 +29,11 @@ BUSY = SAMPLED[:2]
 def body(model: str, prompt: list[int] | str, output: int, seed: int) -> dict[str, Any]:
     """The plain request, uncached, with a count on every event, for one may hold several tokens."""
     return openai.body(model, prompt, output, seed) | {"timings_per_token": True, "cache_prompt": False}
+
+
+def tokenizing(model: str, text: str) -> dict[str, Any]:
+    """What asks for the tokens of a text as it stands."""
+    return {"content": text, "add_special": False}
 
 
 async def facts(client: httpx.AsyncClient) -> tuple[str | None, dict[str, Any]]:

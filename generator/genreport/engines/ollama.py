@@ -17,6 +17,7 @@ FRESH_CONNECTIONS = False
 READY = "/api/version"
 METRICS: str | None = None
 SLOTS: str | None = None
+TOKENIZE: str | None = None
 # sampling parameters of a plan, and `num_ctx`, go below this key of the body
 SAMPLING: str | None = "options"
 ASKED: dict[str, Any] = {"temperature": 0}

@@ -15,6 +15,8 @@ FRESH_CONNECTIONS = False
 READY = "/v1/models"
 METRICS: str | None = None
 SLOTS: str | None = None
+# where it tells the tokens of a text, `None` = nowhere that is known
+TOKENIZE: str | None = None
 # the key of the body that holds the sampling parameters, `None` = the body itself
 SAMPLING: str | None = None
 # what every body asks of the sampler, as the facts of a level tell it

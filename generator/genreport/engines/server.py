@@ -82,6 +82,15 @@ class Server:
             await asyncio.sleep(SETTLE_POLL_S)
         return None, "its counters could not be read"
 
+    async def tokens(self, model: str, text: str) -> int | None:
+        """How many tokens its own tokenizer makes of a text; `None` where it does not say."""
+        asks = self.kind.tokenizing(model, text)
+        body = await asked(self.http, self.kind.TOKENIZE, post=asks)
+        try:
+            return None if body is None else _token_count(json.loads(body))
+        except (ValueError, RecursionError):
+            return None
+
     @asynccontextmanager
     async def watched(self, now_us: Callable[[], int]) -> AsyncIterator[Samples]:
         """Samples the server, and the GPUs of this machine if it was started here, until the block ends."""
@@ -115,6 +124,16 @@ class Server:
             return None if body is None else self.kind.busy_slots(json.loads(body))
         except (ValueError, LookupError, TypeError, ArithmeticError, RecursionError):
             return None
+
+
+def _token_count(answer: Any) -> int | None:
+    """Of an object its `count`, or the length of its `tokens` (llama.cpp); of a list (TGI) the entries that hold text."""
+    if isinstance(answer, list):
+        return sum(isinstance(token, dict) and token.get("start") != token.get("stop") for token in answer)
+    if not isinstance(answer, dict):
+        return None
+    count, tokens = answer.get("count"), answer.get("tokens")
+    return count if type(count) is int and count >= 0 else len(tokens) if isinstance(tokens, list) else None
 
 
 async def _sample_gpus(seen: Samples, now_us: Callable[[], int], source: devices.Source) -> None:

@@ -16,6 +16,7 @@ FRESH_CONNECTIONS = False
 READY = "/health"
 METRICS: str | None = "/metrics"
 SLOTS: str | None = None
+TOKENIZE: str | None = "/tokenize"
 SAMPLING: str | None = None
 ASKED = openai.ASKED
 SAMPLED = (
@@ -41,6 +42,11 @@ def body(model: str, prompt: list[int] | str, output: int, seed: int) -> dict[st
     """The plain request with the usage on every event, for one may hold several tokens."""
     plain = openai.body(model, prompt, output, seed)
     return plain | {"stream_options": {"include_usage": True, "continuous_usage_stats": True}}
+
+
+def tokenizing(model: str, text: str) -> dict[str, Any]:
+    """What asks for the tokens of a text as it stands."""
+    return {"model": model, "prompt": text, "add_special_tokens": False}
 
 
 async def facts(client: httpx.AsyncClient) -> tuple[str | None, dict[str, Any]]:

@@ -17,6 +17,7 @@ FRESH_CONNECTIONS = False
 READY = "/health"
 METRICS: str | None = "/metrics"
 SLOTS: str | None = None
+TOKENIZE: str | None = "/tokenize"
 # sampling parameters of a plan go below this key of the body
 SAMPLING: str | None = "parameters"
 ASKED: dict[str, Any] = {"do_sample": False}
@@ -28,6 +29,11 @@ def body(model: str, prompt: list[int] | str, output: int, seed: int) -> dict[st
     """A greedy stream of at most `output` tokens; the server has one model, so it is not named."""
     asked = {"max_new_tokens": output, "seed": seed, "details": True, "return_full_text": False}
     return {"inputs": prompt, "parameters": ASKED | asked}
+
+
+def tokenizing(model: str, text: str) -> dict[str, Any]:
+    """What asks for the tokens of a text; a token that it adds to mark the beginning has no letters, and is not counted."""
+    return {"inputs": text}
 
 
 async def facts(client: httpx.AsyncClient) -> tuple[str | None, dict[str, Any]]:

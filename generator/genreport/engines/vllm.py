@@ -13,6 +13,7 @@ FRESH_CONNECTIONS = False
 READY = "/health"
 METRICS: str | None = "/metrics"
 SLOTS: str | None = None
+TOKENIZE: str | None = "/tokenize"
 SAMPLING: str | None = None
 ASKED = openai.ASKED
 SAMPLED = (
@@ -29,6 +30,11 @@ BUSY = SAMPLED[:2]
 def body(model: str, prompt: list[int] | str, output: int, seed: int) -> dict[str, Any]:
     """The plain request and the token ids of every event: an event of partial UTF-8 has no text but an id."""
     return openai.body(model, prompt, output, seed) | {"return_token_ids": True}
+
+
+def tokenizing(model: str, text: str) -> dict[str, Any]:
+    """What asks for the tokens of a text as it stands."""
+    return {"model": model, "prompt": text, "add_special_tokens": False}
 
 
 async def facts(client: httpx.AsyncClient) -> tuple[str | None, dict[str, Any]]:

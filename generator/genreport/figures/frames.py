@@ -237,13 +237,14 @@ def table(file: str, requests: Sequence[Request]) -> Table:
 
 # what stands for a record with impossible numbers: it is in no figure, but keeps its line
 BLANK = {"due_us": 0, "t0_us": None, "end_us": 0, "gaps_us": [], "kinds": "", "tokens": None, "usage": None,
-         "asked_input": 1, "asked_output": 1}  # fmt: skip
+         "retokenized": None, "asked_input": 1, "asked_output": 1}  # fmt: skip
 
 
 def _possible(r: Request) -> bool:
     """Whether a request can have the record's numbers; one that can not would break sums or fill the memory."""
     stated = (r.usage.prompt_tokens, r.usage.completion_tokens, r.usage.cached_tokens) if r.usage else ()
-    counts, tokens = [r.asked_input, r.asked_output, *(n for n in stated if n is not None)], r.tokens or [0]
+    counts = [r.asked_input, r.asked_output, *(n for n in (*stated, r.retokenized) if n is not None)]
+    tokens = r.tokens or [0]
     stamps = (r.due_us, r.end_us, r.t0_us or 0, max(r.gaps_us, default=0), min(r.gaps_us, default=0))
     return (
         all(abs(t) <= LONGEST_US for t in stamps)
@@ -259,9 +260,11 @@ def _integers(values: Iterable[int]) -> np.ndarray:
 
 
 def _n(request: Request, counted: float) -> float:
-    """Completion tokens: the server's word, else the sum of per-event counts, else unknown."""
+    """Completion tokens: the server's word, else the sum of per-event counts, else of the text counted again, else unknown."""
     stated = request.usage.completion_tokens if request.usage else None
-    return stated if stated is not None else counted if request.tokens is not None else np.nan
+    if stated is not None:
+        return stated
+    return counted if request.tokens is not None else _known(request.retokenized)
 
 
 def _said(request: Request, key: str) -> dict:

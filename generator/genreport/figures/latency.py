@@ -67,9 +67,12 @@ def of_column(book: Book, id: str, column: str, statistics: Sequence[str], rows:
 
 def token_notes(rows: Table) -> dict[str, list[str]]:
     """Warnings by column where a count is not the server's own, or where an event's tokens are unknown."""
-    counted = [] if rows.rows["usage"].all() else ["tokens_counted_by_client"]
-    unknown = [] if rows.rows["counted"].all() else ["tokens_per_event_unknown"]
-    return {"tpot_s": counted, "n": counted, "itl_s": unknown}
+    stated, counted, known = (rows.rows[name].to_numpy() for name in ("usage", "counted", "n"))
+    again = ~stated & ~counted & ~np.isnan(known.astype(float))
+    notes = [] if (stated | again).all() else ["tokens_counted_by_client"]
+    notes += ["tokens_retokenized"] if again.any() else []
+    unknown = [] if counted.all() else ["tokens_per_event_unknown"]
+    return {"tpot_s": notes, "n": notes, "itl_s": unknown}
 
 
 def _first_events(book: Book, id: str, rows: Table) -> Quantity:

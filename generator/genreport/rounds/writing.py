@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -136,10 +138,40 @@ class LevelWriter:
         _clear(path)
         path.mkdir(parents=True, exist_ok=True)
         self._requests = (path / REQUESTS).open("w", encoding="utf-8")
+        self._lines = 0
+        # lines of measured requests whose tokens nobody counted, and how many more cannot be counted from what is written
+        self.uncounted: list[int] = []
+        self.uncountable = 0
 
     def request(self, request: Request) -> None:
-        self._requests.write(request.published(self._redact).model_dump_json() + "\n")
+        shown = request.published(self._redact)
+        self._requests.write(shown.model_dump_json(exclude=_rare(shown)) + "\n")
         self._requests.flush()
+        if request.uncounted and not request.warmup:
+            if request.tells_all and shown.text == request.text:
+                self.uncounted.append(self._lines)
+            else:
+                self.uncountable += 1
+        self._lines += 1
+
+    def texts(self) -> Iterator[tuple[int, str]]:
+        """Line and text of each request in `uncounted`."""
+        wanted = iter([*self.uncounted, -1])
+        line = next(wanted)
+        with (self.path / REQUESTS).open("rb") as lines:
+            for place, data in enumerate(lines):
+                if place == line:
+                    yield line, json.loads(data)["text"]
+                    line = next(wanted)
+
+    def recount(self, tokens: Mapping[int, int]) -> None:
+        """Adds to the requests on these lines what a tokenizer counted of their texts."""
+        self._requests.close()
+        file = self.path / REQUESTS
+        with file.open("rb") as lines, part_of(file).open("wb") as part:
+            part.writelines(_retokenized(data, tokens.get(place)) for place, data in enumerate(lines))
+        part_of(file).replace(file)
+        self._requests = file.open("a", encoding="utf-8")
 
     def text(self, name: str, text: str) -> None:
         """A whole file; a name that ends in .gz is packed."""
@@ -158,6 +190,15 @@ class LevelWriter:
 
     def abandon(self) -> None:
         self._requests.close()
+
+
+def _rare(request: Request) -> set[str] | None:
+    """What is written only where it was observed: a line holds it for few servers."""
+    return {"retokenized"} if request.retokenized is None else None
+
+
+def _retokenized(line: bytes, tokens: int | None) -> bytes:
+    return line if tokens is None else b'%b,"retokenized":%d}\n' % (line.rstrip()[:-1], tokens)
 
 
 def _clear(folder: Path) -> None:

@@ -26,6 +26,7 @@ from genreport.plan import Engine, LaunchGroup, LevelPlan, Met, PlannedTest, lev
 from genreport.progress import Silent
 from genreport.records import LogRange, Request
 from genreport.rounds import LevelWriter, RoundWriter
+from genreport.session.counting import count_again
 from genreport.worker import Target
 
 # an engine may log more than anyone reads; the lines past this are not kept, and a remark says so
@@ -171,6 +172,7 @@ class Session:
             "before_us": before_us,
             "after_us": after_us,
             "log": self._write_log(writer, start, end, remarks),
+            "tokenizer": await count_again(self.server, self.engine.model, writer, remarks),
             "client": holder.facts(honesty.facts),
             "requests": sent,
             "remarks": [*holder.remarks, *remarks],
