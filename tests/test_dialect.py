@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from genreport.dialect import MESSAGE_ROOM, Event, clean, kind_letters, parse, token_counts
+from genreport.dialect import MESSAGE_ROOM, Event, clean, increments, kind_letters, parse, token_counts
 from genreport.records import Usage
 
 
@@ -27,7 +27,7 @@ def timings(n):
 
 
 def read(*payloads) -> tuple[list[Event], list[int] | None, str]:
-    events = [event for payload in payloads if (event := parse(json.dumps(payload)))]
+    events = list(increments([event for payload in payloads if (event := parse(json.dumps(payload)))]))
     last = next((event.usage for event in reversed(events) if event.usage), None)
     tokens = token_counts(events, last.completion_tokens if last else None)
     return events, tokens, kind_letters(events, tokens)
@@ -145,7 +145,7 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3)
     | st.dictionaries(
         st.sampled_from(["choices", "delta", "text", "content", "usage", "timings", "completion_tokens", "predicted_n",
-                         "token_ids", "finish_reason", "error", "role", "prompt_tokens_details"]), inner, max_size=4),
+                         "meta_info", "output_ids", "token_ids", "finish_reason", "error", "role", "prompt_tokens_details"]), inner, max_size=4),
     max_leaves=20,
 )  # fmt: skip
 

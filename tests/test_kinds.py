@@ -13,7 +13,7 @@ import compose
 from compose import Engine, compose_round, sweep
 from fault_server import serving
 from genreport.client import Call, Client, Clock
-from genreport.engines import KINDS, exposition, sampled
+from genreport.engines import KINDS, OWN, exposition, sampled
 from genreport.figures import Figures, compute
 from genreport.plan.engines import EngineEntry
 
@@ -33,7 +33,8 @@ async def answer(kind, *payloads, lines=False):
             await peer.send(f"{text}\n".encode() if lines else f"data:{text}\n\n".encode())
         peer.writer.close()
 
-    body = sampled(KINDS[kind], KINDS[kind].body("tiny", "time way", 3, 9), {"top_p": 0.5, "seed": None})
+    module = OWN["sglang"] if kind == "sglang's own" else KINDS[kind]
+    body = sampled(module, module.body("tiny", "time way", 3, 9), {"top_p": 0.5, "seed": None})
     call = Call(index=0, seed=9, body=body, asked_input=2, asked_output=3)
     async with serving(script) as server, Client(server.url, stall_s=5) as client:
         return await client.complete(call, Clock(0)), server.peers[0]
@@ -68,6 +69,84 @@ async def test_sglang_tells_with_each_event_how_many_tokens_there_are():
     assert peer.head.startswith("POST /v1/completions ")
     assert (peer.body["ignore_eos"], peer.body["top_p"], "seed" in peer.body) == (True, 0.5, False)
     assert peer.body["stream_options"] == {"include_usage": True, "continuous_usage_stats": True}
+
+
+def of_sglangs_own(text, n, finish=None, **more):
+    meta = {"id": "1f", "finish_reason": finish, "prompt_tokens": 2, "completion_tokens": n, "cached_tokens": 1}
+    return {"text": text, "meta_info": meta | {"weight_version": "default"}, **more}
+
+
+LENGTH = {"type": "length", "length": 4}
+WHOLE = [of_sglangs_own("a", 1), of_sglangs_own("a", 2), of_sglangs_own("aü", 3), of_sglangs_own("aüx", 4, LENGTH)]
+PARTS = [of_sglangs_own("a", 1), of_sglangs_own("", 2), of_sglangs_own("ü", 3), of_sglangs_own("x", 4, LENGTH)]
+
+
+@pytest.mark.parametrize("events", [WHOLE, PARTS])
+async def test_sglangs_own_stream_is_read_whether_it_repeats_the_text_or_not(events):
+    record, peer = await answer("sglang's own", *events, "[DONE]")
+    assert (record.failure, record.kinds, record.tokens) == (None, "ttttd", [1, 1, 1, 1, 0])
+    assert (record.text, record.finish) == ("aüx", "length")
+    assert (record.usage.prompt_tokens, record.usage.completion_tokens, record.usage.cached_tokens) == (2, 4, 1)
+    assert peer.head.startswith("POST /generate ")
+    assert peer.body == {"text": "time way", "stream": True, "sampling_params": {
+        "temperature": 0, "ignore_eos": True, "max_new_tokens": 3, "top_p": 0.5}}  # fmt: skip
+
+
+async def test_several_tokens_of_sglangs_own_event_are_told_by_its_running_total():
+    events = [
+        of_sglangs_own("ab", 2),
+        of_sglangs_own("abcde", 5),
+        of_sglangs_own("abcde", 5, {"type": "stop", "matched": 2}),
+    ]
+    record, _ = await answer("sglang's own", *events, "[DONE]")
+    assert (record.kinds, record.tokens, record.text, record.finish) == ("tted", [2, 3, 0, 0], "abcde", "stop")
+
+
+async def test_a_text_that_begins_with_the_one_before_by_chance_is_told_by_its_ids():
+    events = [of_sglangs_own("ha", n, LENGTH if n == 3 else None, output_ids=[7]) for n in (1, 2, 3)]
+    record, _ = await answer("sglang's own", *events, "[DONE]")
+    assert (record.text, record.tokens) == ("hahaha", [1, 1, 1, 0])
+    events = [of_sglangs_own("ha", n, LENGTH if n == 3 else None, output_ids=[7] * n) for n in (1, 2, 3)]
+    record, _ = await answer("sglang's own", *events, "[DONE]")
+    assert (record.text, record.tokens) == ("ha", [1, 1, 1, 0])
+
+
+async def test_ids_without_text_are_tokens_all_the_same():
+    """As a server sends them that was started without a tokenizer."""
+    events = [{key: value for key, value in of_sglangs_own("", n, LENGTH if n == 2 else None, output_ids=[9] * n).items()
+               if key != "text"} for n in (1, 2)]  # fmt: skip
+    record, _ = await answer("sglang's own", *events, "[DONE]")
+    assert (record.failure, record.kinds, record.tokens) == (None, "ttd", [1, 1, 0])
+
+
+@pytest.mark.parametrize("last", [
+    {"error": {"message": "the input is longer than the context"}},
+    of_sglangs_own("a", 1, {"type": "abort", "message": "the input is longer than the context", "status_code": 400}),
+])  # fmt: skip
+async def test_an_error_or_an_abort_within_sglangs_own_stream_fails_the_request(last):
+    record, _ = await answer("sglang's own", of_sglangs_own("a", 1), last, "[DONE]")
+    assert (record.failure.kind, record.failure.status, record.kinds) == ("error-event", 200, "txd")
+    assert "longer than the context" in record.failure.message
+
+
+async def test_sglangs_own_stream_that_breaks_off_or_holds_nothing_fails():
+    record, _ = await answer("sglang's own", *WHOLE[:2])
+    assert record.failure.kind == "stream"
+    record, _ = await answer("sglang's own", of_sglangs_own("", 0, {"type": "stop", "matched": 2}), "[DONE]")
+    assert record.failure.kind == "empty"
+
+
+def test_sglangs_own_stream_takes_token_ids():
+    body = OWN["sglang"].body("tiny", [5, 6], 3, 9)
+    assert (body["input_ids"], "text" in body) == ([5, 6], False)
+
+
+@pytest.mark.parametrize("kind", ["vllm", "llamacpp", "tgi", "ollama", "openai"])
+def test_only_sglang_can_be_asked_at_two_places(kind):
+    url = "http://localhost:1"
+    assert EngineEntry(id="a", kind="sglang", model="m", url=url, api="own").api == "own"
+    with pytest.raises(ValueError, match="for kind sglang alone"):
+        EngineEntry(id="a", kind=kind, model="m", url=url, api="own")
 
 
 async def test_of_sglangs_settings_those_are_kept_that_hold_no_secret():

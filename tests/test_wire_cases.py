@@ -409,7 +409,7 @@ async def test_a_closed_connection_without_done_or_a_reason_is_no_end():
 
 @pytest.mark.parametrize(("body", "path"), [
     ({"prompt": "x"}, "/v1/completions"), ({"messages": []}, "/v1/chat/completions"),
-    ({"inputs": "x", "parameters": {}}, "/generate_stream"), ({"prompt": "x", "raw": True}, "/api/generate"),
+    ({"inputs": "x", "parameters": {}}, "/generate_stream"), ({"text": "x", "sampling_params": {}}, "/generate"), ({"prompt": "x", "raw": True}, "/api/generate"),
 ])  # fmt: skip
 async def test_a_body_goes_to_the_endpoint_of_its_dialect(body, path):
     record, (peer,) = await observe(streamed(text("a"), STOP, "[DONE]"), body=body)
@@ -455,6 +455,8 @@ PIECES = [
         text("a"), text("", token_ids=[1, 2]), delta(role="assistant"), delta(content="b"), delta(reasoning="c"), tool(name="f"),
         STOP, usage(2), {"error": "no"}, {"token": {"id": 1, "text": "t", "special": False}},
         {"token": {"id": 2}, "details": {"finish_reason": "length", "generated_tokens": 2}},
+        {"text": "g", "meta_info": {"completion_tokens": 1, "finish_reason": None}},
+        {"text": "gh", "output_ids": [1, 2], "meta_info": {"completion_tokens": 2, "finish_reason": {"type": "length"}}},
         {"response": "o", "done": False}, {"response": "", "done": True, "eval_count": 1, "eval_duration": 5},
     )),
 ]  # fmt: skip

@@ -40,7 +40,7 @@ class Alike:
 
     def learn(self, data: bytes, event: Event) -> None:
         """Takes note of a whole event that was read in full."""
-        if not self._tries or not event.text:
+        if not self._tries or not event.text or event.may_repeat:
             return
         self._tries -= 1
         text = event.text.encode("utf-8", "surrogatepass")

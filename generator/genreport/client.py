@@ -18,7 +18,7 @@ import httpx
 
 from genreport import __version__
 from genreport.alike import Alike
-from genreport.dialect import MESSAGE_ROOM, Event, clean, endpoint, kind_letters, parse, token_counts
+from genreport.dialect import MESSAGE_ROOM, Event, clean, endpoint, increments, kind_letters, parse, token_counts
 from genreport.records import DONE, TEXT_KINDS, TEXT_LIMIT, Failure, FailureKind, Request
 from genreport.sse import Decoder, Lines
 from genreport.wire import Answer, Wire, head_of, monotonic_us
@@ -140,10 +140,11 @@ class Exchange:
         """The record, at once; goes on where a cancelled `read` stopped."""
         for _ in self.parsing:
             pass
-        said = [next(same) for _, same in itertools.groupby(self._events, key=id)]  # of those alike, one
+        events = increments(self._events)
+        said = [next(same) for _, same in itertools.groupby(events, key=id)]  # of those alike, one
         usage = _last(said, "usage")
-        tokens = token_counts(self._events, usage.completion_tokens if usage else None)
-        kinds = kind_letters(self._events, tokens)
+        tokens = token_counts(events, usage.completion_tokens if usage else None)
+        kinds = kind_letters(events, tokens)
         failure = self._failure(kinds, said)
         begin_us = self.sent_us[-1] if self.sent_us else self.call.due_us
         origin_us = self.clock.origin_us
@@ -162,7 +163,7 @@ class Exchange:
             usage=usage,
             finish=_last(said, "finish"),
             server=_last(said, "server") or {},
-            text=clean("".join(self._texts), TEXT_ROOM),
+            text=clean("".join(self._texts if events is self._events else (event.text for event in events)), TEXT_ROOM),
             end_us=stamps_us[-1] if stamps_us and not failure else self.end_us,
             retries=max(0, len(self.sent_us) - 1),
             failure=failure,

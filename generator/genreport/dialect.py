@@ -1,15 +1,17 @@
 """One streamed payload of a server as an `Event`: OpenAI's dialect as vLLM, SGLang, llama-server and others speak it,
-TGI's own (`token`, `details`) and Ollama's own (`response`, `done`).
+the own ones of TGI (`token`, `details`), SGLang (`text`, `meta_info`) and Ollama (`response`, `done`).
 
 The servers differ in where they put the usage (an event with `choices: []`, or the finish event), in how they count
-tokens (`token_ids` in the event, a running total, a `token` each), and in what they say of themselves (`metrics`,
-`timings`). Nothing here trusts the payload: a key of the wrong type is as good as absent.
+tokens (`token_ids` in the event, a running total, a `token` each), in what they say of themselves (`metrics`,
+`timings`), and in whether a text is what is new or all there is so far (SGLang). Nothing here
+trusts the payload: a key of the wrong type is as good as absent.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import orjson
@@ -30,7 +32,10 @@ from genreport.records import (
 
 # what is kept of a message until it was redacted; only then is it cut to its limit, so that no cut tears a secret
 MESSAGE_ROOM = 16 * MESSAGE_LIMIT
-COMPLETIONS, CHAT, TGI, OLLAMA = "/v1/completions", "/v1/chat/completions", "/generate_stream", "/api/generate"
+COMPLETIONS, CHAT = "/v1/completions", "/v1/chat/completions"
+TGI, SGLANG, OLLAMA = "/generate_stream", "/generate", "/api/generate"
+# the key of a body that tells where it goes; no two dialects share one
+_TELLS = {"messages": CHAT, "inputs": TGI, "sampling_params": SGLANG, "raw": OLLAMA}
 _REASONING_KEYS = ("reasoning_content", "reasoning")
 _CALL_KEYS = ("name", "arguments")
 _SERVER_KEYS = ("timings", "metrics")
@@ -45,7 +50,8 @@ class Event(NamedTuple):
     """What one payload says.
 
     `kind` is one letter of `records`; `token_ids` counts the ids the event carries, `cumulative_tokens` is the running
-    total of generated tokens it states (both `None` where it states none); `server` holds `timings` or `metrics`.
+    total of generated tokens it states (both `None` where it states none); `server` holds `timings` or `metrics`. Where
+    `may_repeat`, text and ids may be all there are so far: `increments` tells.
     """
 
     kind: str
@@ -56,13 +62,12 @@ class Event(NamedTuple):
     finish: str | None = None
     server: dict[str, Any] | None = None
     failure: Failure | None = None
+    may_repeat: bool = False
 
 
 def endpoint(body: dict[str, Any]) -> str:
-    """Where a request body goes; no two dialects share the key that tells."""
-    if "messages" in body:
-        return CHAT
-    return TGI if "inputs" in body else OLLAMA if "raw" in body else COMPLETIONS
+    """Where a request body goes."""
+    return next((path for key, path in _TELLS.items() if key in body), COMPLETIONS)
 
 
 def parse(payload: str) -> Event | None:
@@ -84,6 +89,30 @@ def _loaded(payload: str) -> Any:
         return orjson.loads(payload)
     except orjson.JSONDecodeError:
         return _JSON.decode(payload)
+
+
+def increments(events: Sequence[Event]) -> Sequence[Event]:
+    """The events with what each brought, and no more; one that brought neither text nor tokens is empty."""
+    if not any(event.may_repeat for event in events):
+        return events
+    repeats, found = _repeat(events), []
+    text, total = "", 0
+    for event in events:
+        if event.may_repeat:
+            new = event.text[len(text) :] if repeats else event.text
+            grown = (event.cumulative_tokens or 0) > total
+            text, total = event.text, event.cumulative_tokens or total
+            event = event._replace(kind=CONTENT if new or grown else EMPTY, text=new, token_ids=None)
+        found.append(event)
+    return found
+
+
+def _repeat(events: Sequence[Event]) -> bool:
+    """Whether each says all there is: by its ids where it has them, for a text may begin with the one before by chance."""
+    told = [event for event in events if event.may_repeat]
+    if all(event.token_ids is not None for event in told):
+        return sum(event.token_ids or 0 for event in told) > max(event.cumulative_tokens or 0 for event in told)
+    return all(later.text.startswith(earlier.text) for earlier, later in pairwise(told))
 
 
 def token_counts(events: Sequence[Event], completion_tokens: int | None) -> list[int] | None:
@@ -137,6 +166,8 @@ def _event(body: dict[str, Any]) -> Event | None:
         return _choice(_dict(choices[0]), usage, server)
     if isinstance(body.get("token"), dict):
         return _tgi(body["token"], _dict(body.get("details")))
+    if isinstance(body.get("meta_info"), dict):
+        return _sglang(body, body["meta_info"])
     if "response" in body and "done" in body:
         return _ollama(body)
     return Event(USAGE, usage=usage, server=server) if usage or server else None
@@ -183,6 +214,23 @@ def _tgi(token: dict[str, Any], details: dict[str, Any]) -> Event:
     )
 
 
+def _sglang(body: dict[str, Any], meta: dict[str, Any]) -> Event:
+    """The text and its counts; a reason to finish that is an abort is an error the server tells in passing."""
+    finish, ids, counts = meta.get("finish_reason"), body.get("output_ids"), _usage(meta)
+    reason = _dict(finish).get("type", finish)
+    if reason == "abort":
+        return Event(ERROR, failure=_error(finish))
+    return Event(
+        kind=EMPTY,
+        text=_text(body.get("text")),
+        token_ids=len(ids) if isinstance(ids, list) else None,
+        cumulative_tokens=counts.completion_tokens if counts else None,
+        usage=counts,
+        finish=clean(reason, MESSAGE_ROOM) if isinstance(reason, str) else None,
+        may_repeat=True,
+    )
+
+
 def _ollama(body: dict[str, Any]) -> Event:
     """A line with text, or the last one with counts, and durations that become `timings` in milliseconds."""
     text, reason = _text(body["response"]), body.get("done_reason")
@@ -211,7 +259,9 @@ def _usage(stated: Any) -> Usage | None:
     return Usage(
         prompt_tokens=_count(stated.get("prompt_tokens")),
         completion_tokens=_count(stated.get("completion_tokens")),
-        cached_tokens=_count(_dict(stated.get("prompt_tokens_details")).get("cached_tokens")),
+        cached_tokens=_count(
+            _dict(stated.get("prompt_tokens_details")).get("cached_tokens", stated.get("cached_tokens"))
+        ),
     )
 
 

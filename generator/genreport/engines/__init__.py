@@ -7,9 +7,11 @@ Each kind's module has KIND, FRESH_CONNECTIONS, READY, METRICS, SLOTS, TOKENIZE,
 from types import ModuleType
 from typing import Any
 
-from genreport.engines import llamacpp, ollama, openai, sglang, tgi, vllm
+from genreport.engines import llamacpp, ollama, openai, sglang, sglang_own, tgi, vllm
 
 KINDS: dict[str, ModuleType] = {kind.KIND: kind for kind in (vllm, llamacpp, sglang, tgi, ollama, openai)}
+# kinds with a stream of their own beside OpenAI's
+OWN: dict[str, ModuleType] = {"sglang": sglang_own}
 
 
 def sampled(kind: ModuleType, body: dict[str, Any], sampling: dict[str, Any]) -> dict[str, Any]:

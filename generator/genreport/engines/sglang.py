@@ -32,8 +32,8 @@ _INFO = ("/server_info", "/get_server_info")
 # what is kept of the server's settings; the whole holds its keys
 _SETTINGS = (
     "version", "attention_backend", "chunked_prefill_size", "context_length", "disable_cuda_graph",
-    "disable_radix_cache", "dp_size", "dtype", "kv_cache_dtype", "max_prefill_tokens", "max_running_requests",
-    "max_total_num_tokens", "mem_fraction_static", "page_size", "quantization", "schedule_policy",
+    "disable_radix_cache", "dp_size", "dtype", "incremental_streaming_output", "kv_cache_dtype", "max_prefill_tokens",
+    "max_running_requests", "max_total_num_tokens", "mem_fraction_static", "page_size", "quantization", "schedule_policy",
     "speculative_algorithm", "tp_size",
 )  # fmt: skip
 

@@ -16,8 +16,8 @@ from genreport.records import OF_WORDS, EngineKind
 
 # what the runner sets in every request body itself, so that a level is what its plan says
 OWN_FIELDS = {
-    "best_of", "details", "echo", "inputs", "max_completion_tokens", "max_new_tokens", "max_tokens", "messages", "model",
-    "num_predict", "prompt", "raw", "seed", "stream", "stream_options",
+    "best_of", "details", "echo", "input_ids", "inputs", "max_completion_tokens", "max_new_tokens", "max_tokens", "messages",
+    "model", "num_predict", "prompt", "raw", "sampling_params", "seed", "stream", "stream_options", "text",
 }  # fmt: skip
 
 
@@ -112,6 +112,7 @@ class EngineFields(Sampled):
     first_token: CountFromZero = 1000
     vocabulary: Count | None = None
     prompt: Literal["ids", "text"] | None = None
+    api: Literal["openai", "own"] | None = None
 
     @field_validator("url", "metrics_url")
     @classmethod
@@ -133,6 +134,13 @@ class EngineFields(Sampled):
         if vocabulary is not None and vocabulary <= first:
             raise ValueError(f"leaves no token ids to draw: must be above first_token, {first}")
         return vocabulary
+
+    @field_validator("api")
+    @classmethod
+    def _chosen(cls, api: str | None, info: Any) -> str | None:
+        if api is not None and info.data.get("kind") != "sglang":
+            raise ValueError("is for kind sglang alone: every other kind is asked at one place")
+        return api
 
     def ceiling(self, name: Literal["bandwidth", "flops"]) -> CeilingPlan | None:
         """The plan's word on one ceiling; an engine started here is measured unless the plan cites a value."""

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from genreport.crew import Means
-from genreport.engines import KINDS
+from genreport.engines import KINDS, OWN
 from genreport.engines.process import Log, Process, wait_ready
 from genreport.engines.server import Server
 from genreport.errors import EngineError
@@ -42,7 +42,8 @@ WORDS = (
 @asynccontextmanager
 async def serving(group: LaunchGroup, as_written: LaunchGroup, sink: Sink, means: Means) -> AsyncIterator[Session]:
     """A ready engine, described in the round; stopped when the block ends, however it ends. Raises EngineError."""
-    engine, kind = group.engine, KINDS[group.engine.kind]
+    engine = group.engine
+    kind = (OWN if engine.api == "own" else KINDS)[engine.kind]
     model = model_of(tuple(engine.model_files))
     async with AsyncExitStack() as stack:
         http = await stack.enter_async_context(_side_client(engine, engine.url))
