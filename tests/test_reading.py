@@ -706,7 +706,7 @@ def test_the_search_finds_a_report(at, page):
 
 def test_back_and_forward_keep_the_place_and_the_tools(served, page):
     url, _ = served
-    there = "Math.abs(document.getElementById('what-limits-it').getBoundingClientRect().top) < innerHeight"
+    there = "Math.abs(document.getElementById('what-limits-it')?.getBoundingClientRect().top) < innerHeight"
     page.goto(url + "rounds/round2/concurrency/index.html")
     page.evaluate("window.neverReloaded = true")
     page.locator(".md-sidebar--secondary a", has_text="What limits it").click()
