@@ -11,7 +11,7 @@ import pytest
 
 import audited
 from compose import LLAMA, VLLM, Test, arriving, compose_round, sweep
-from genreport.figures import Figures, compute
+from genreport.figures import Figures, compute, limits
 from genreport.pages import shared_context, write
 from genreport.records import Failure, Request
 from genreport.reports import all_pages, arrivals
@@ -142,9 +142,8 @@ def test_one_answer_has_no_rate(tmp_path):
 
 
 def test_the_charts_draw_what_the_figures_say(tmp_path):
-    slos = ({"id": "quick", "figure": "ttft", "percentile": "p99", "below_ms": 150},)
     load = arriving(2, 4, 20, process="poisson", queue=8)
-    figures = figures_of(tmp_path, load, engines=(VLLM, LLAMA), repeats=2, slos=slos)
+    figures = figures_of(tmp_path, load, engines=(VLLM, LLAMA), repeats=2, slos=(QUICK,))
     (page,) = arrivals.pages(figures)
     drawn = [chart for chart in page.context["charts"].values() if chart is not None]
     assert {chart.name for chart in drawn} >= {"achieved", "waits"}
@@ -178,14 +177,69 @@ def test_an_open_loop_has_no_number_in_flight_and_says_so(tmp_path):
     ],
 )
 def test_a_search_says_between_which_rates_its_limit_lies(tmp_path, rates, said):
-    slos = ({"id": "quick", "figure": "ttft", "percentile": "p99", "below_ms": 150},)
-    text = read(figures_of(tmp_path, arriving(*rates, searched="quick"), slos=slos))
+    text = read(figures_of(tmp_path, arriving(*rates, searched="quick"), slos=(QUICK,)))
     assert "the p99 TTFT, counted from when a request is due, stays within 150 ms and no request fails" in text
     assert said in text
 
 
-def test_no_search_says_nothing_of_one(tmp_path):
-    assert "within the limit" not in read(figures_of(tmp_path, arriving(2, 4)))
+QUICK = {"id": "quick", "figure": "ttft", "percentile": "p99", "below_ms": 150}
+
+
+def test_limits_of_the_plan_are_held_against_rates_that_nobody_searched(tmp_path):
+    slos = (QUICK, {"id": "whole", "figure": "e2el", "percentile": "p90", "below_ms": 500})
+    text = read(figures_of(tmp_path, arriving(2, 4, 20), slos=slos))
+    assert "The plan asked" not in text
+    assert "The largest rate at which the p99 TTFT, counted from when a request is due, stays within 150 ms" in text
+    assert "the p90 E2EL, counted from when a request is due, stays within 500 ms" in text
+    assert text.count("vllm-bf16: 4 req/s, where it is ") == 2
+
+
+def test_a_plan_without_limits_says_how_to_give_one(tmp_path):
+    text = read(figures_of(tmp_path, arriving(2, 4)))
+    assert "The plan names no limit (slos), so rates are held against none and there is no goodput." in text
+    assert "goodput from due" not in text
+
+
+def test_a_limit_of_the_command_line_is_held_against_rates(tmp_path):
+    composed = compose_round(tmp_path / "composed", tests=(arriving(2, 4),), engines=(VLLM,))
+    figures = compute(composed, limits.read(["ttft_p90=20ms"]))
+    audited.recomputed(figures)
+    assert "stays within 20 ms and no request fails: vllm-bf16: none; at the lowest rate tried, 2 req/s" in read(
+        figures
+    )
+
+
+def held_back(key: str, request: Request) -> Request:
+    """Sent 100 ms after it was due."""
+    moved = {name: getattr(request, name) + 100_000 for name in ("t0_us", "end_us")}
+    return request.model_copy(update=moved)
+
+
+def test_goodput_counts_from_due_what_was_held_back_at_the_client(tmp_path):
+    figures = figures_of(tmp_path, arriving(4), slos=(QUICK | {"below_ms": 120},), alter=held_back)
+    level = "arrivals.vllm-bf16.q4"
+    assert figures.ledger[f"{level}.goodput"].value == pytest.approx(4, abs=0.2)
+    assert figures.ledger[f"{level}.due_goodput"].value == 0
+    assert figures.ledger[f"{level}.due_good_share"].value == 0
+    assert "goodput from sending" in read(figures)
+
+
+def test_goodput_stands_once_where_the_client_held_nothing_back(tmp_path):
+    text = read(figures_of(tmp_path, arriving(4), slos=(QUICK,)))
+    assert "goodput from due" in text
+    assert "from sending" not in text
+
+
+def test_failed_requests_are_not_within_the_limits(tmp_path):
+    failures = lambda engine, level, repeat, index: Failure(kind="connect") if index % 4 == 3 else None  # noqa: E731
+    figures = figures_of(tmp_path, arriving(4), slos=(QUICK,), failures=failures)
+    assert figures.ledger["arrivals.vllm-bf16.q4.due_good_share"].value == 0.75
+
+
+def test_the_chart_of_waits_shows_the_limits_of_the_first_token(tmp_path):
+    slos = (QUICK, {"id": "whole", "figure": "e2el", "percentile": "p90", "below_ms": 500})
+    (page,) = arrivals.pages(figures_of(tmp_path, arriving(2, 4), slos=slos))
+    assert page.context["charts"]["waits"].alt.endswith("limits: p99 limit 150\u202fms.")
 
 
 def test_a_round_without_an_open_loop_has_no_such_page(tmp_path):

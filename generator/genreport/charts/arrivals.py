@@ -46,17 +46,38 @@ def _diagonal(top: float) -> list[alt.Chart]:
     return [rule, corner.mark_text(align="right", baseline="top", dx=-42, dy=2, fill=MUTED, fontSize=12)]
 
 
-def waits(rows: Sequence[Row]) -> Chart | None:
-    """Percentiles (`percentile`) over arrivals a second (`arrivals`, `rate` as written), log seconds."""
+def waits(rows: Sequence[Row], limits: Sequence[Row] = ()) -> Chart | None:
+    """Percentiles (`percentile`) over arrivals a second (`arrivals`, `rate` as written), log seconds, and their limits."""
     drawn = valued(rows)
     if not drawn:
         return None
     title, names = say("arrivals_chart.waits"), unique(row["percentile"] for row in drawn)
-    x, y = _log_rates(drawn), seconds_axis(logarithmic(drawn, "value"))
+    x, y = _log_rates(drawn), seconds_axis(logarithmic([*drawn, *limits], "value"))
     place = {"x": x, "y": y, "color": colour_by_engine(drawn, legend=NARROW), "detail": "percentile:N"}
     line = chart_of(drawn).encode(**place, strokeDash=dash_by("percentile", names)).mark_line(strokeWidth=2)
     points = _points(drawn, place, ("engine", "percentile", "rate", "shown"))
-    return finish("waits", title, "lower", [line, *points], _in_words(title, drawn))
+    said = " ".join([_in_words(title, drawn), *_limits_in_words(limits)])
+    return finish("waits", title, "lower", [*_limits(limits, y), line, *points], said)
+
+
+def _limits(limits: Sequence[Row], y: alt.Y) -> list[alt.Chart]:
+    """A rule at each limit with its name (`label`), in turn at the left and the right end, which leads to its derivation."""
+    layers = []
+    for place, row in enumerate(limits):
+        base = chart_of([row]).encode(y=y, href="href:N")
+        side = {"x": alt.value(4)} if place % 2 == 0 else {"x": alt.value("width")}
+        look = {"align": "right" if place % 2 else "left", "dx": -4 if place % 2 else 0, "dy": -7}
+        label = base.encode(**side, text="label:N")
+        layers += [
+            base.mark_rule(stroke=MUTED, strokeWidth=1.5, strokeDash=[4, 3], cursor="pointer"),
+            label.mark_text(**look, fill=MUTED, fontSize=12, cursor="pointer", limit=200),
+        ]
+    return layers
+
+
+def _limits_in_words(limits: Sequence[Row]) -> list[str]:
+    points = [row["label"] for row in limits]
+    return [lines_in_words({say("arrivals_chart.limits"): points})] if points else []
 
 
 def _log_rates(drawn: Sequence[Row]) -> alt.X:

@@ -110,7 +110,7 @@ def compute(
     scopes = {engine.launch.rsplit("/", 1)[0]: f"engine.{engine.id}" for engine in starts}
     kept = [level for level in layout.levels(round) if _level(book, level, scopes, findings, resampled)]
     tests = layout.tests(kept, names)
-    raised = [flag for test in tests for flag in _test(book, test, scopes)]
+    raised = [flag for test in tests for flag in _test(book, test, scopes, given)]
     cliff.enter(book, tests, starts)
     length.enter(book, tests, lambda level: _scope(level, scopes))
     guide.enter(book, tests, starts, given)
@@ -153,7 +153,7 @@ def _level(book: Book, light: LevelView, scopes: dict[str, str], findings: list[
     return True
 
 
-def _test(book: Book, test: TestView, scopes: dict[str, str]) -> list[Flag]:
+def _test(book: Book, test: TestView, scopes: dict[str, str], given: Sequence[Limit]) -> list[Flag]:
     _totals(book, test)
     raised = []
     for engine in test.engines:
@@ -166,7 +166,7 @@ def _test(book: Book, test: TestView, scopes: dict[str, str]) -> list[Flag]:
     for challenger in test.engines[1:]:
         crossing.enter_pair(book, test, test.engines[0], challenger)
     if test.kind == "open":
-        arriving.enter_search(book, test)
+        arriving.enter_limits(book, test, given)
     if test.kind == "concurrency":
         waves.enter_lanes(book, test)
         effects.enter(book, test, {facts.engine: facts for facts in reversed(book.round.launches.values())})

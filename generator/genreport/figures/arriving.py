@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from genreport.figures import planned
+from genreport.figures import limits, planned, throughput
 from genreport.figures.book import Book
 from genreport.figures.choosing import Slo, slos
 from genreport.figures.frames import Table
 from genreport.figures.latency import of_column
 from genreport.figures.layout import LevelView, TestView
+from genreport.figures.limits import Limit
 from genreport.words import say
 
 SENT = "sound and not warmup"
 # latencies from when a request was due: waiting at the client counts
 FROM_DUE = {"due_ttft": "due_ttft_s", "due_e2el": "due_e2el_s"}
+LIMITED = throughput.LIMITED | {"ttft": "due_ttft_s", "e2el": "due_e2el_s"}
 GROWTH = "sum((due_s - mean(due_s)) * due_ttft_s) / sum((due_s - mean(due_s)) ** 2)"
 FEWEST = 8  # requests over which a growth can be told
 
@@ -36,6 +38,7 @@ def enter(book: Book, level: LevelView) -> None:
     for figure, column in FROM_DUE.items():
         of_column(book, f"{level.id}.{figure}", column, ("mean", "p50", "p90", "p95", "p99"), rows)
     _growth_of_level(book, level)
+    _goodput(book, level)
 
 
 def searched(plan: Mapping[str, Any], test: TestView) -> Slo | None:
@@ -45,15 +48,23 @@ def searched(plan: Mapping[str, Any], test: TestView) -> Slo | None:
     return next((slo for slo in slos(plan) if slo.id == name), None)
 
 
-def enter_search(book: Book, test: TestView) -> None:
-    """The limit of a test's search, from the plan."""
-    slo = searched(book.round.plan, test)
-    if slo is not None:
-        planned.enter(book, f"test.{test.id}.search_limit", "s", f"/slos/{slo.place}/below_ms", divisor=1000)
+def enter_limits(book: Book, test: TestView, given: Sequence[Limit] = ()) -> None:
+    """The limits of the command line and of the plan that a test's levels are held against."""
+    for slo in slos(book.round.plan, given):
+        id = limit_of(test, slo)
+        if slo.given:
+            limits.enter(book, id, slo.given)
+        else:
+            planned.enter(book, id, "s", f"/slos/{slo.place}/below_ms", divisor=1000)
+
+
+def limit_of(test: TestView, slo: Slo) -> str:
+    """Id of the figure that is a service level's limit."""
+    return f"test.{test.id}.slo.{slo.id}.limit"
 
 
 def statistic(slo: Slo) -> str:
-    """The figure of a level that a search is decided by: waits count from the due time."""
+    """The figure of a level that a limit is held against: waits count from the due time."""
     return f"due_{slo.statistic}" if f"due_{slo.figure}" in FROM_DUE else slo.statistic
 
 
@@ -106,6 +117,26 @@ def _achieved(book: Book, level: LevelView) -> None:
         book.missing(f"{id}.achieved_rate", "req/s", formula, say("missing.one_finished"))
     book.derive(f"{id}.achieved_share", "share", "achieved / offered", lambda achieved, offered: achieved / offered,
                 achieved=f"{id}.achieved_rate", offered=f"{id}.arrival_rate")  # fmt: skip
+
+
+def _goodput(book: Book, level: LevelView) -> None:
+    """Requests that meet every limit from when they were due: so many a second, and their share of all that came."""
+    id, rate, share = level.id, "sum(good) / sum(windows)", "sum(good) / sum(came)"
+    wanted = throughput.judged(book.round.plan.get("slos") or ())
+    if not wanted:
+        book.missing(f"{id}.due_goodput", "req/s", rate, say("missing.no_slo"))
+        book.missing(f"{id}.due_good_share", "share", share, say("missing.no_slo"))
+        return
+    for scope, _, rows in level.each():
+        throughput.good(book, f"{scope}.due_good_requests", rows.measured, wanted, LIMITED)
+    scopes = [
+        s for s, _, _ in level.each() if None not in (book.value(f"{s}.due_good_requests"), book.value(f"{s}.window_s"))
+    ]
+    good = [f"{s}.due_good_requests" for s in scopes]
+    book.derive(f"{id}.due_goodput", "req/s", rate, lambda good, windows: good.sum() / windows.sum(),
+                good=good, windows=[f"{s}.window_s" for s in scopes], n=len(level.measured))  # fmt: skip
+    book.derive(f"{id}.due_good_share", "share", share, lambda good, came: good.sum() / came.sum(),
+                good=good, came=level.ids("due_requests"))  # fmt: skip
 
 
 def _growth(book: Book, id: str, rows: Table) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,13 +21,13 @@ UNSOUND = "not sound and not warmup"
 
 def enter(book: Book, level: LevelView, slos: Sequence[dict[str, Any]]) -> None:
     """Counts and rates of a level and its repeats; `slos` are the plan's entries as sealed."""
-    slos = [slo for slo in slos if slo.get("figure") in LIMITED and isinstance(slo.get("below_ms"), (int, float))]
+    slos = judged(slos)
     _asked(book, level)
     for scope, _, rows in level.each():
         _counts(book, scope, rows)
         _sums(book, scope, rows, level.output)
         if slos:
-            _goodput(book, scope, rows.measured, slos)
+            good(book, f"{scope}.good_requests", rows.measured, slos)
     _level(book, level)
     if slos:
         with_rate = _with(book, level, "good_requests")
@@ -36,6 +36,11 @@ def enter(book: Book, level: LevelView, slos: Sequence[dict[str, Any]]) -> None:
                     n=len(level.measured))  # fmt: skip
     else:
         book.missing(f"{level.id}.goodput", "req/s", "sum(good) / sum(windows)", say("missing.no_slo"))
+
+
+def judged(slos: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The plan's service levels that a single request can be held against."""
+    return [slo for slo in slos if slo.get("figure") in LIMITED and isinstance(slo.get("below_ms"), (int, float))]
 
 
 def _asked(book: Book, level: LevelView) -> None:
@@ -112,25 +117,25 @@ def rayleigh(t_s: np.ndarray, period_s: float) -> float:
     return float(np.abs(np.exp(2j * np.pi * t_s / period_s).mean()))
 
 
-def _goodput(book: Book, scope: str, kept: Table, slos: Sequence[dict[str, Any]]) -> None:
-    """Requests that meet every limit; several limits on one figure are the strictest of them."""
+def good(
+    book: Book, id: str, kept: Table, slos: Sequence[dict[str, Any]], columns: Mapping[str, str] = LIMITED
+) -> None:
+    """Requests that meet every limit, each on its column; several limits on one figure are the strictest of them."""
     limits: dict[str, float] = {}
     for slo in slos:
-        name = LIMITED[slo["figure"]]
+        name = columns[slo["figure"]]
         limits[name] = min(limits.get(name, np.inf), slo["below_ms"])
     formula = "sum(" + " * ".join(f"({name} <= {limit / 1000!r})" for name, limit in sorted(limits.items())) + ")"
     if not len(kept):
-        book.missing(f"{scope}.good_requests", "count", formula, say("missing.none_completed"))
+        book.missing(id, "count", formula, say("missing.none_completed"))
         return
     if kept.rows["n"].isna().any() and "tpot_or_0_s" in limits:
-        book.missing(f"{scope}.good_requests", "count", formula, say("missing.no_token_counts"))
+        book.missing(id, "count", formula, say("missing.no_token_counts"))
         return
-    good = np.ones(len(kept), dtype=bool)
+    met = np.ones(len(kept), dtype=bool)
     for name, limit in limits.items():
-        good &= _per_request(kept, name) <= limit / 1000
-    book.enter(
-        f"{scope}.good_requests", good.sum(), "count", formula, kept.source(np.flatnonzero(good)[:1]), n=len(kept)
-    )
+        met &= _per_request(kept, name) <= limit / 1000
+    book.enter(id, met.sum(), "count", formula, kept.source(np.flatnonzero(met)[:1]), n=len(kept))
 
 
 def _per_request(kept: Table, name: str) -> np.ndarray:

@@ -39,6 +39,16 @@ class ArrivalRows:
             for row in self._over_rate(engine, scope, f"due_ttft.{name}")
         ]
 
+    def limits(self, named: Iterable[tuple[str, Quantity]]) -> list[Row]:
+        """Limits of a percentile of the wait, each named by both."""
+        return [
+            {
+                "value": q.value, "value_id": q.id, "href": derivation_href(q.id),
+                "label": say("arrivals_chart.limit", percentile=percentile, shown=shown(q.value, q.unit)),
+            }
+            for percentile, q in named
+        ]  # fmt: skip
+
     def _over_rate(self, engine: str, scope: str, figure: str) -> Iterator[Row]:
         rate, q = self._known(f"{scope}.arrival_rate"), self._known(f"{scope}.{figure}")
         if rate and q:

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 
 from genreport.charts.arrivals import achieved, waits
 from genreport.figures import Figures, LevelView, TestView
-from genreport.figures.arriving import searched, statistic
+from genreport.figures.arriving import limit_of, searched, statistic
+from genreport.figures.choosing import Slo, slos
+from genreport.provenance import Quantity
 from genreport.reports.arrival_rows import ArrivalRows
 from genreport.reports.page import Drawn, Page, crewed, repeated
 
@@ -34,7 +36,7 @@ class Pace:
 
 @dataclass(frozen=True)
 class Found:
-    """What a search for the largest rate within a limit found on one engine.
+    """The largest rate at which one engine keeps a limit.
 
     `case`: `between` (`held` kept the limit, `broke` is the lowest rate that did not), `all` kept it, or `none`; `statistic` is
     the figure that decided.
@@ -47,6 +49,16 @@ class Found:
     statistic: str
 
 
+@dataclass(frozen=True)
+class Held:
+    """A service level that rates are held against, and what each engine makes of it; `searched`: the plan asked for it."""
+
+    slo: Slo
+    limit: Quantity
+    searched: bool
+    engines: tuple[Found, ...]
+
+
 def pages(figures: Figures) -> list[Page]:
     """A page for each test with an open loop, the first at the usual place."""
     tests = [test for test in figures.tests if test.kind == "open"]
@@ -57,20 +69,24 @@ def pages(figures: Figures) -> list[Page]:
 def _page(figures: Figures, test: TestView, place: str) -> Page:
     paces = [_pace(figures, engine, test.levels_of(engine)) for engine in test.engines]
     levels = [(pace.engine, level) for pace in paces for level in pace.levels]
-    rows = ArrivalRows(figures)
+    rows, limits = ArrivalRows(figures), _limits(figures, test)
+    drawn = rows.limits((held.slo.percentile, held.limit) for held in limits if held.slo.figure == "ttft")
     context = {
         "test": test,
         "paces": paces,
         "ran": repeated(figures, [level for _, level in levels]),
         "crewed": crewed(figures, [level for _, level in levels]),
-        "slo": searched(figures.round.plan, test),
-        "searches": _searches(figures, test),
+        "limits": limits,
+        "judged": any(held.slo.place is not None for held in limits),
+        "twice": _differ(figures, [level for _, level in levels]),
         "capped": any(
             level.repeats[0].facts.arrivals.max_in_flight for e in test.engines for level in test.levels_of(e)
         ),
         "process": test.levels_of(test.engines[0])[0].repeats[0].facts.arrivals.process,
         "flags": [flag for flag in figures.flags if flag.scope.startswith(f"{test.id}.")],
-        "charts": Drawn(achieved=achieved(rows.achieved(levels)), waits=waits(rows.waits(levels, ("p50", "p99")))),
+        "charts": Drawn(
+            achieved=achieved(rows.achieved(levels)), waits=waits(rows.waits(levels, ("p50", "p99")), drawn)
+        ),
     }
     return Page(f"{place}/index.md", "arrivals.md", context)
 
@@ -101,16 +117,25 @@ def turns_away(figures: Figures, level: str) -> bool:
     return failed > FAILS * (completed + failed)
 
 
-def _searches(figures: Figures, test: TestView) -> list[Found]:
-    """A finding for each engine; a level keeps the limit if its figure does and no request failed, as in the runner."""
-    slo = searched(figures.round.plan, test)
-    limit = figures.ledger.get(f"test.{test.id}.search_limit")
-    if slo is None or limit is None or limit.missing:
-        return []
-    return [_found(figures, engine, test.levels_of(engine), statistic(slo), limit.value) for engine in test.engines]
+def _limits(figures: Figures, test: TestView) -> list[Held]:
+    """Every service level with a limit, the one that the plan searched for first."""
+    wanted, found = searched(figures.round.plan, test), []
+    for slo in slos(figures.round.plan, figures.given):
+        limit = figures.ledger[limit_of(test, slo)]
+        if not limit.missing:
+            engines = (_found(figures, e, test.levels_of(e), statistic(slo), limit.value) for e in test.engines)
+            found.append(Held(slo, limit, slo == wanted, tuple(engines)))
+    return sorted(found, key=lambda held: not held.searched)
+
+
+def _differ(figures: Figures, levels: list[str]) -> bool:
+    """Whether goodput counted from due and from sending differ anywhere."""
+    pairs = ([figures.ledger[f"{level}.{name}"].value for name in ("goodput", "due_goodput")] for level in levels)
+    return any(sent != due for sent, due in pairs)
 
 
 def _found(figures: Figures, engine: str, levels: tuple[LevelView, ...], name: str, limit: float) -> Found:
+    """A level keeps the limit if its figure does and no request failed, as in the runner."""
     kept = {level.id: _keeps(figures, level.id, name, limit) for level in levels}
     held = [id for id, keeps in kept.items() if keeps]
     broke = [id for id, keeps in kept.items() if not keeps]
@@ -119,5 +144,6 @@ def _found(figures: Figures, engine: str, levels: tuple[LevelView, ...], name: s
 
 
 def _keeps(figures: Figures, level: str, name: str, limit: float) -> bool:
-    value = figures.ledger[f"{level}.{name}"].value
+    q = figures.ledger.get(f"{level}.{name}")
+    value = q.value if q else None
     return value is not None and value <= limit and not figures.ledger[f"{level}.failed"].value
