@@ -7,7 +7,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from genreport.evaluate import Evidence, crossings, evaluate, loglog_at, percentile, primitives, recompute, usl
+from genreport.evaluate import (
+    Evidence,
+    bin_count,
+    bin_middle,
+    bin_percentile,
+    crossings,
+    evaluate,
+    loglog_at,
+    percentile,
+    primitives,
+    recompute,
+    since,
+    usl,
+)  # fmt: skip
 
 RECORD = {
     "index": 0, "warmup": False, "seed": 1, "asked_input": 4, "asked_output": 3, "due_us": 0, "t0_us": 1_000,
@@ -89,3 +102,15 @@ def test_a_column_of_selected_rows_is_flattened():
     rows = {"type": "rows", "files": ["f", "f"], "where": "ok and not warmup", "count": 2}
     assert recompute({"id": "g", "formula": "sum(gap_s)", "sources": [rows]}, evidence, {}) == pytest.approx(0.1)
     assert recompute({"id": "t", "formula": "count(ttft_s)", "sources": [rows]}, evidence, {}) == 2
+
+
+def test_times_of_repeats_count_from_their_own_start():
+    t = np.array([100.0, 103.0, 7.0, 9.0, 10.0])
+    assert since(t, np.array([100.0, 50.0, 7.0]), np.array([2.0, 0.0, 3.0])).tolist() == [0, 3, 0, 2, 3]
+
+
+def test_stretches_of_a_span_hold_its_end_and_none_is_empty():
+    t, x = np.array([0.0, 1.0, 9.9, 10.0]), np.array([1.0, 3.0, 5.0, 7.0])
+    assert bin_middle(t, 10, 5).tolist() == [1, 9]
+    assert bin_count(t, 10, 5).tolist() == [2, 2]
+    assert bin_percentile(t, x, 10, 5, 50).tolist() == [2, 6]

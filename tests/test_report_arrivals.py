@@ -11,6 +11,7 @@ import pytest
 
 import audited
 from compose import LLAMA, VLLM, Test, arriving, compose_round, sweep
+from genreport.display import shown
 from genreport.figures import Figures, compute, limits
 from genreport.pages import shared_context, write
 from genreport.records import Failure, Request
@@ -145,9 +146,51 @@ def test_the_charts_draw_what_the_figures_say(tmp_path):
     load = arriving(2, 4, 20, process="poisson", queue=8)
     figures = figures_of(tmp_path, load, engines=(VLLM, LLAMA), repeats=2, slos=(QUICK,))
     (page,) = arrivals.pages(figures)
-    drawn = [chart for chart in page.context["charts"].values() if chart is not None]
-    assert {chart.name for chart in drawn} >= {"achieved", "waits"}
+    drawn = [*page.context["charts"].values(), *page.context["over_time"], *page.context["failures"]]
+    assert {chart.name for chart in drawn} == {"achieved", "waits", "waits_over_time", "failures_over_time"}
     assert audited.charts(figures, drawn).failures == []
+
+
+def curve(figures: Figures, level: str, name: str) -> tuple[float, ...]:
+    return figures.ledger[f"arrivals.vllm-bf16.{level}.over_time.{name}"].value
+
+
+def test_a_queue_that_grows_is_seen_over_time_and_one_that_does_not_is_level(tmp_path):
+    figures = figures_of(tmp_path, arriving(4, 20, requests=120), repeats=2)
+    growing, level = curve(figures, "q20", "p50"), curve(figures, "q4", "p50")
+    assert list(growing) == sorted(growing)
+    # the last stretch ends with the load: what came in six seconds needs ten
+    assert growing[-1] == pytest.approx(120 / CAPACITY - 120 / 20, rel=0.1)
+    assert max(level) < 1.1 * min(level)
+    assert len(level) == 2 * 120 // 12
+    assert sum(curve(figures, "q20", "n")) == 240
+
+
+def test_failures_are_counted_where_they_were_due(tmp_path):
+    broken = lambda engine, level, repeat, index: Failure(kind="connect") if 60 <= index - 2 < 72 else None  # noqa: E731
+    figures = figures_of(tmp_path, arriving(4, requests=120), failures=broken)
+    # of ten stretches of three seconds the sixth
+    assert curve(figures, "q4", "failed") == (12,)
+    assert curve(figures, "q4", "failed_t") == pytest.approx((16.4,), abs=0.1)
+    text = read(figures)
+    assert "Failed requests in each stretch, by when they were due" in text
+
+
+def test_a_load_without_failures_says_so(tmp_path):
+    figures = figures_of(tmp_path, arriving(4))
+    assert figures.ledger["arrivals.vllm-bf16.q4.over_time.failed"].reason == "no request failed"
+    assert "No request failed at any rate." in read(figures)
+
+
+def test_many_rates_are_drawn_about_the_limits_first(tmp_path):
+    rates = (*range(2, 34, 2), 0.5)
+    figures = figures_of(tmp_path, arriving(*sorted(rates), requests=16))
+    (page,) = arrivals.pages(figures)
+    assert len(page.context["over_time"]) == arrivals.PANELS
+    (pace,) = page.context["paces"]
+    titles = [chart.spec["usermeta"]["title"] for chart in page.context["over_time"]]
+    for level in (pace.held, pace.broke, pace.levels[0], pace.levels[-1]):
+        assert f"at {shown(figures.ledger[f'{level}.arrival_rate'].value, 'req/s')}" in titles
 
 
 @pytest.mark.parametrize("later_us", [0, 1_000_000, 5_000_000, 60_000_000])
@@ -158,6 +201,7 @@ def test_a_repeat_whose_load_begins_later_on_its_clock_changes_no_growth(tmp_pat
 
     figures = figures_of(tmp_path, arriving(20), repeats=2, alter=late)
     assert figures.ledger["arrivals.vllm-bf16.q20.due_growth"].value == pytest.approx(20 / CAPACITY - 1, abs=0.05)
+    assert max(curve(figures, "q20", "t")) < figures.ledger["arrivals.vllm-bf16.q20.due_span"].value
     assert "vllm-bf16 falls behind at 20" in read(figures)
 
 

@@ -550,6 +550,36 @@ def bootstrap_error(values: np.ndarray, repeats: np.ndarray, q: float, resamples
     return math.sqrt(variance(np.array(found) / len(parts)))
 
 
+def since(t: np.ndarray, starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Times of repeats that stand end to end, so many of each, from the start of their own repeat."""
+    ends = np.cumsum(counts).astype(int)
+    parts = [t[end - int(n) : end] - start for start, n, end in zip(starts, counts, ends, strict=True)]
+    return np.concatenate(parts)
+
+
+def _stretches(t: np.ndarray, span: float, bins: int) -> dict[int, list[int]]:
+    """Of equal stretches of a span that hold times, the places of these; the span's end is in the last one."""
+    found: dict[int, list[int]] = {}
+    for place, at in enumerate(t):
+        found.setdefault(min(math.floor(at * bins / span), bins - 1), []).append(place)
+    return dict(sorted(found.items()))
+
+
+def bin_middle(t: np.ndarray, span: float, bins: int) -> np.ndarray:
+    """Middle of each stretch that holds times."""
+    return np.array([(k + 0.5) * span / bins for k in _stretches(t, span, bins)])
+
+
+def bin_count(t: np.ndarray, span: float, bins: int) -> np.ndarray:
+    """How many times each of these stretches holds."""
+    return np.array([float(len(places)) for places in _stretches(t, span, bins).values()])
+
+
+def bin_percentile(t: np.ndarray, x: np.ndarray, span: float, bins: int, q: float) -> np.ndarray:
+    """Percentile of what belongs to the times of each of these stretches."""
+    return np.array([percentile(x[places], q) for places in _stretches(t, span, bins).values()])
+
+
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "percentile": percentile, "mean": lambda x: float(np.sum(x) / len(x)), "sum": np.sum, "count": len, "min": np.min,
     "max": np.max, "median": lambda x: percentile(x, 50), "abs": np.abs, "sqrt": np.sqrt, "log": np.log, "exp": np.exp,
@@ -558,7 +588,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "crossings_linear_logx": crossings_linear_logx, "len": len, "float": float, "held": held,
     "histogram_percentile": histogram_percentile, "histogram_width": histogram_width, "agreement": agreement,
     "front_crossings": front_crossings, "variance": variance, "t_tail": t_tail, "t_quantile": t_quantile,
-    "adjusted": adjusted, "bootstrap_error": bootstrap_error,
+    "adjusted": adjusted, "bootstrap_error": bootstrap_error, "since": since, "bin_middle": bin_middle,
+    "bin_count": bin_count, "bin_percentile": bin_percentile,
 }  # fmt: skip
 
 _BINARY = {

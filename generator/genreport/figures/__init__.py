@@ -9,6 +9,7 @@ from functools import cached_property
 from genreport.figures import (
     anatomy,
     arriving,
+    arriving_time,
     capacity,
     client,
     cliff,
@@ -150,6 +151,7 @@ def _level(book: Book, light: LevelView, scopes: dict[str, str], findings: list[
     length.enter_level(book, level)
     steady.enter(book, level)
     arriving.enter(book, level)
+    arriving_time.enter(book, level)
     return True
 
 

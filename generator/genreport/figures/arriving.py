@@ -69,7 +69,7 @@ def statistic(slo: Slo) -> str:
 
 
 def _schedule(book: Book, scope: str, rows: Table) -> None:
-    """Requests of a repeat and the time from the first one due to the last."""
+    """Requests of a repeat, when the first one is due, and the time from there to the last."""
     kept = rows.only(rows.rows["sound"].to_numpy() & ~rows.rows["warmup"].to_numpy())
     due = kept.rows["due_s"].to_numpy(dtype=float)
     first = kept.source(range(min(1, len(kept))), SENT)
@@ -77,6 +77,9 @@ def _schedule(book: Book, scope: str, rows: Table) -> None:
     if len(kept) < 2:
         book.missing(f"{scope}.due_span", "s", "max(due_s) - min(due_s)", say("missing.one_arrival"))
         return
+    book.enter(
+        f"{scope}.due_start", due.min(), "s", "min(due_s)", kept.source((int(np.argmin(due)),), SENT), n=len(kept)
+    )
     edges = kept.source((int(np.argmin(due)), int(np.argmax(due))), SENT)
     book.enter(f"{scope}.due_span", due.max() - due.min(), "s", "max(due_s) - min(due_s)", edges, n=len(kept))
 

@@ -49,6 +49,33 @@ class ArrivalRows:
             for percentile, q in named
         ]  # fmt: skip
 
+    def over_time(self, engine: str, scope: str) -> list[Row]:
+        """What requests waited that were due in each stretch of a level: median and p99, and how many they were."""
+        t, n, p50, p99 = (self._known(f"{scope}.over_time.{name}") for name in ("t", "n", "p50", "p99"))
+        return [
+            self._stretch(engine, scope, t, k, p99) | {
+                "median": p50.value[k], "median_id": f"{p50.id}[{k}]", "p50": shown(p50.value[k], "s"),
+                "shown": shown(p99.value[k], "s"), "requests": shown(n.value[k], n.unit), "requests_id": f"{n.id}[{k}]",
+            }
+            for k in range(len(t.value) if t else 0)
+        ]  # fmt: skip
+
+    def failures(self, engine: str, scope: str) -> list[Row]:
+        """How many requests failed that were due in each stretch of a level in which some did."""
+        t, failed = (self._known(f"{scope}.over_time.{name}") for name in ("failed_t", "failed"))
+        return [
+            self._stretch(engine, scope, t, k, failed) | {"shown": shown(failed.value[k], failed.unit)}
+            for k in range(len(t.value) if t else 0)
+        ]
+
+    def _stretch(self, engine: str, scope: str, t: Quantity, k: int, q: Quantity) -> Row:
+        rate = self.figures.ledger[f"{scope}.arrival_rate"]
+        return {
+            "engine": engine, "colour": self.figures.colours[engine], "rate": shown(rate.value, rate.unit), "rate_id": rate.id,
+            "t": t.value[k], "t_id": f"{t.id}[{k}]", "after": shown(t.value[k], t.unit),
+            "value": q.value[k], "value_id": f"{q.id}[{k}]", "href": self._records(q),
+        }  # fmt: skip
+
     def _over_rate(self, engine: str, scope: str, figure: str) -> Iterator[Row]:
         rate, q = self._known(f"{scope}.arrival_rate"), self._known(f"{scope}.{figure}")
         if rate and q:

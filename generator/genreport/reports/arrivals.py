@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from genreport.charts import Row, arrivals_time
 from genreport.charts.arrivals import achieved, waits
 from genreport.figures import Figures, LevelView, TestView
 from genreport.figures.arriving import limit_of, searched, statistic
@@ -16,6 +18,8 @@ from genreport.reports.page import Drawn, Page, crewed, repeated
 GROWS = 0.05
 # and so may the share of requests that fail: an engine that turns requests away keeps its waits short
 FAILS = 0.05
+# rates that are drawn over time: beyond, those about each engine's limit and others evenly between
+PANELS = 12
 
 
 @dataclass(frozen=True)
@@ -69,7 +73,7 @@ def pages(figures: Figures) -> list[Page]:
 def _page(figures: Figures, test: TestView, place: str) -> Page:
     paces = [_pace(figures, engine, test.levels_of(engine)) for engine in test.engines]
     levels = [(pace.engine, level) for pace in paces for level in pace.levels]
-    rows, limits = ArrivalRows(figures), _limits(figures, test)
+    rows, limits, rates = ArrivalRows(figures), _limits(figures, test), _over_time(figures, paces)
     drawn = rows.limits((held.slo.percentile, held.limit) for held in limits if held.slo.figure == "ttft")
     context = {
         "test": test,
@@ -82,6 +86,8 @@ def _page(figures: Figures, test: TestView, place: str) -> Page:
         "capped": any(
             level.repeats[0].facts.arrivals.max_in_flight for e in test.engines for level in test.levels_of(e)
         ),
+        "over_time": arrivals_time.over_time(_panels(rates, rows.over_time), drawn),
+        "failures": arrivals_time.failures(_panels(rates, rows.failures)),
         "process": test.levels_of(test.engines[0])[0].repeats[0].facts.arrivals.process,
         "flags": [flag for flag in figures.flags if flag.scope.startswith(f"{test.id}.")],
         "charts": Drawn(
@@ -89,6 +95,29 @@ def _page(figures: Figures, test: TestView, place: str) -> Page:
         ),
     }
     return Page(f"{place}/index.md", "arrivals.md", context)
+
+
+def _panels(rates: dict[str, list[tuple[str, str]]], rows: Callable[[str, str], list[Row]]) -> list[list[Row]]:
+    """The rows of each rate, of all engines that were given it."""
+    return [[row for engine, level in own for row in rows(engine, level)] for own in rates.values()]
+
+
+def _over_time(figures: Figures, paces: Sequence[Pace]) -> dict[str, list[tuple[str, str]]]:
+    """(engine, level) by the name of the rate, rising: those that are drawn over time."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    for level, engine in ((level, pace.engine) for pace in paces for level in pace.levels):
+        found.setdefault(_name(level), []).append((engine, level))
+    order = sorted(found, key=lambda name: figures.ledger[f"{found[name][0][1]}.arrival_rate"].value or 0)
+    if len(order) > PANELS:
+        about = [_name(level) for pace in paces for level in (pace.held, pace.broke) if level]
+        even = [order[k * (len(order) - 1) // (PANELS - 1)] for k in range(PANELS)]
+        kept = list(dict.fromkeys([order[0], order[-1], *about, *even]))[:PANELS]
+        order = [name for name in order if name in kept]
+    return {name: found[name] for name in order}
+
+
+def _name(level: str) -> str:
+    return level.rpartition(".")[2]
 
 
 def _pace(figures: Figures, engine: str, levels: tuple[LevelView, ...]) -> Pace:
