@@ -13,6 +13,7 @@ import math
 import tracemalloc
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -20,8 +21,10 @@ from hypothesis import strategies as st
 from compose import compose_round, sweep
 from fault_server import chunk, serving, sse
 from genreport.client import Call, Client, Clock, Exchange
+from genreport.evaluate import Evidence, recompute
 from genreport.figures import compute
 from genreport.figures.frames import table
+from genreport.load import open_loop
 from genreport.plan.engines import EngineEntry
 from genreport.records import TEXT_KINDS, Failure
 
@@ -132,6 +135,11 @@ async def test_t2_tokens_come_from_the_server_and_not_from_chunks_under_speculat
     silent, _ = await observe(streamed(*[text("abcd")] * 40, usage(140), "[DONE]"))
     assert silent.tokens is None  # which chunk held how many is not known, and is not made up
     assert row(silent).n == 140
+    for seen in (table("requests.jsonl", [each]) for each in (record, silent)):
+        text_s = (seen.text_s[0], seen.text_s[-1])
+        assert seen.tpot_s.values == pytest.approx([(text_s[1] - text_s[0]) / 139])
+        assert len(seen.gap_s) == 39  # of chunks, whatever they hold
+    assert len(table("requests.jsonl", [record]).itl_s) == 140 - 4  # a sample a token behind the first chunk
 
 
 def usage_only(n):
@@ -167,12 +175,14 @@ async def test_t3_the_text_ends_with_the_last_text_event_and_not_with_done():
 async def test_t4_reasoning_is_generated_text_but_not_the_answers(key):
     thoughts = [delta(**{key: word, "content": None}) for word in ("I ", "think")]
     record, _ = await observe(
-        streamed(delta(role="assistant", content=""), *thoughts, delta("length"), usage(2), "[DONE]")
+        streamed(delta(role="assistant", content=""), *thoughts, delta("length"), usage(2), "[DONE]", pause_s=0.005)
     )
     assert (record.failure, record.kinds, record.tokens) == (None, "rkkeud", [0, 1, 1, 0, 0, 0])
     assert "t" not in record.kinds  # so the time to the first token of the answer is not there, and not 0
     assert record.text == ""
-    assert row(record).ok
+    assert (row(record).ok, row(record).n) == (True, 2)
+    assert table("requests.jsonl", [record]).ttft_s.values == pytest.approx([first_text_us(record) / 1e6])
+    assert record.gaps_us[0] < first_text_us(record)  # the role chunk came before
 
 
 # T5
@@ -516,6 +526,46 @@ def test_t9_a_level_in_which_all_failed_has_no_latency_and_says_why(tmp_path):
     assert "failed" in flags(figures, "concurrency.vllm-bf16.c4")
 
 
+def test_t2_a_level_under_speculation_is_flagged_and_no_gap_is_taken_for_a_token(tmp_path):
+    def speculated(request):
+        """Sixteen tokens in four chunks, and only the total told."""
+        gaps, kinds = [request.gaps_us[0], *[70_000] * 3, 30, 0], "ttttud"
+        end_us = request.t0_us + sum(gaps) + 40
+        return request.model_copy(update={"gaps_us": gaps, "kinds": kinds, "tokens": None, "end_us": end_us})
+
+    figures = compute(compose_round(tmp_path / "r", tests=(sweep(1, 4),), alter=trouble(speculated)))
+    at, other = "concurrency.vllm-bf16.c4", "concurrency.vllm-bf16.c1"
+    assert figures.ledger[f"{at}.tokens_per_event"].value == 4
+    assert f"{other}.tokens_per_event" not in figures.ledger
+    assert ("several" in flags(figures, at), "several" in flags(figures, other)) == (True, False)
+    assert figures.ledger[f"{at}.tpot.p50"].value == pytest.approx(3 * 0.07 / 15)
+    assert figures.ledger[f"{at}.itl.p50"].value == figures.ledger[f"{at}.gap.p50"].value == pytest.approx(0.07)
+    assert "tokens_per_event_unknown" in figures.ledger[f"{at}.itl.p50"].notes
+    assert recomputed(figures, f"{at}.tokens_per_event") == 4
+
+
+def test_t5_answers_of_one_token_are_judged_on_their_other_limits(tmp_path):
+    def limits(ttft_ms):
+        return [{"id": "a", "figure": "tpot", "below_ms": 0.001}, {"id": "b", "figure": "ttft", "below_ms": ttft_ms}]
+
+    for ttft_ms, good in ((1000, 8), (1, 0)):
+        path = tmp_path / f"r{ttft_ms}"
+        figures = compute(compose_round(path, tests=(sweep(1, output=1),), repeats=1, slos=limits(ttft_ms)))
+        at = "concurrency.vllm-bf16.c1"
+        assert figures.ledger[f"{at}.r1.good_requests"].value == good
+        assert figures.ledger[f"{at}.ttft.p50"].value > 0
+        assert figures.ledger[f"{at}.tpot.p50"].value is None
+        assert figures.ledger[f"{at}.tpot.p50"].reason
+        assert figures.ledger[f"{at}.output_throughput"].value > 0
+
+
+def recomputed(figures, id):
+    """The value by the second path."""
+    manifest = figures.ledger.manifest("r", {})
+    known = {figure["id"]: figure for figure in manifest["figures"]}
+    return recompute(known[id], Evidence(figures.round.bytes, manifest["columns"]), known)
+
+
 def test_t11_prompts_that_were_cached_flag_their_level(tmp_path):
     figures = compute(compose_round(tmp_path / "r", tests=(sweep(1, 4),), prefix_hits=0.5))
     assert "prefix_cache" in flags(figures, "concurrency.vllm-bf16.c4")
@@ -528,19 +578,18 @@ async def test_t12_a_wait_for_a_place_is_in_the_record_apart_from_the_answers_ti
         await asyncio.sleep(0.02)
         await peer.end(text("a"), STOP, usage(1), "[DONE]")
 
-    places, clock, due_us = asyncio.Semaphore(4), Clock(), 0
+    records = []
     async with serving(slow) as server, Client(server.url, stall_s=5) as client:
-
-        async def arrives(index):
-            async with places:
-                return await client.complete(replace(call(index), due_us=due_us), clock)
-
-        records = await asyncio.gather(*(arrives(index) for index in range(100)))
-    waits = sorted(record.t0_us - record.due_us for record in records)
+        calls = [replace(call(index), due_us=0) for index in range(100)]
+        await open_loop(client, calls, Clock(), records.append, max_in_flight=4)
     assert [record.failure for record in records] == [None] * 100
-    assert waits[0] < 100_000
-    assert waits[-1] > 24 * 20_000 * 0.9  # it waited for 24 others one after another
-    assert max(record.end_us - record.t0_us for record in records) < waits[-1]
+    seen = table("requests.jsonl", records)
+    waits, without, with_it = (np.sort(column.values) for column in (seen.client_queue_s, seen.e2el_s, seen.due_e2el_s))
+    assert waits[0] < 0.1
+    assert waits[-1] > 24 * 0.02 * 0.9  # it waited for 24 others one after another
+    assert without[-1] < waits[-1] < with_it[-1]
+    starts, ends = (sorted(getattr(record, at) for record in records) for at in ("t0_us", "end_us"))
+    assert all(start >= end for start, end in zip(starts[4:], ends, strict=False))  # never more than four at once
 
 
 def test_t13_a_level_whose_events_come_in_bunches_is_flagged(tmp_path):

@@ -56,6 +56,8 @@ def _stamps(book: Book, id: str) -> Iterator[Flag]:
         yield Flag(id, "slept", (f"{id}.slept",))
     if (book.value(f"{id}.client_load") or 0) > CLIENT_LOAD:
         yield Flag(id, "client_limit", (f"{id}.client_load", f"{id}.output_throughput", "machine.client_ceiling"))
+    if book.value(f"{id}.tokens_per_event"):
+        yield Flag(id, "several", (f"{id}.tokens_per_event", f"{id}.gap.p50"))
     if (book.value(f"{id}.coalesced_share") or 0) > BUNCHED:
         yield Flag(id, "coalesced", (f"{id}.coalesced_share", f"{id}.itl.p50"))
 

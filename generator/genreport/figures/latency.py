@@ -15,6 +15,9 @@ from genreport.words import say
 # quantiles of `itl_ecdf` in percent: even steps, then a tail that ends at the largest gap itself
 GRID: tuple[float, ...] = (*range(0, 100, 2), 99, 99.5, 99.8, 99.9, 99.95, 99.99, 100)
 
+# tokens an event above this are no chance: now and then one is held back for a character
+SEVERAL = 1.05
+
 # figure -> column of provenance.COLUMNS, statistics
 STATISTICS: dict[str, tuple[str, tuple[str, ...]]] = {
     "ttft": ("ttft_s", ("mean", "p50", "p90", "p95", "p99")),
@@ -42,6 +45,7 @@ def enter(book: Book, level: LevelView) -> None:
     for figure, (_, statistics) in STATISTICS.items():
         of_figure(book, f"{level.id}.{figure}", figure, statistics, rows, notes)
     _ecdf(book, level.id, rows, notes)
+    _per_event(book, level.id, rows)
     _stalls(book, level.id, rows)
 
 
@@ -83,6 +87,14 @@ def _first_events(book: Book, id: str, rows: Table) -> Quantity:
         return book.missing(id, "count", formula, why)
     several = rows.first_tokens > 1
     return book.enter(id, several.sum(), "count", formula, rows.source(np.flatnonzero(several)[:1]), n=len(rows))
+
+
+def _per_event(book: Book, id: str, rows: Table) -> None:
+    """Tokens an event, where events hold several, as under speculation; nothing is said where one has one."""
+    n = rows.rows["n"].to_numpy(dtype=float)
+    if len(rows) and n.sum() / len(rows.text_s) > SEVERAL:
+        book.enter(f"{id}.tokens_per_event", n.sum() / len(rows.text_s), "tokens", "sum(n) / count(text_s)",
+                   rows.source((0,)), n=len(rows.text_s), notes=token_notes(rows)["n"])  # fmt: skip
 
 
 def few(n: int, q: float) -> bool:
