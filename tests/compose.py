@@ -179,10 +179,10 @@ def compose_round(
         level = writer.level(key)
         for request in requests:
             level.request(request)
-        if counters:
+        if counters and engine.kind != "ollama":
             level.text("before.prom.gz", loop.scrape(0, preemptions, prefix_hits))
             level.text("after.prom.gz", loop.scrape(1, preemptions, prefix_hits))
-        if samples:
+        if samples and SERIES[engine.kind]:
             level.text("samples.jsonl", loop.samples())
             if engine.kind == "llamacpp":
                 level.text("slots.jsonl", loop.slots())
@@ -230,6 +230,7 @@ def _machine(engines: Sequence[Engine], ceilings: bool) -> MachineFacts:
 def _launch(writer: RoundWriter, engine: Engine, place: int, logs: bool, models: bool) -> str:
     launch = writer.next_launch(engine.id)
     start_log = None if not logs else LLAMA_LOG if engine.kind == "llamacpp" else VLLM_LOG
+    start_log = "composed: ready\n" if start_log and engine.kind in OTHERS else start_log
     facts = LaunchFacts(
         engine=engine.id, kind=engine.kind, model="composed", precision=engine.precision, baseline=engine.baseline,
         command=["serve", engine.id, *engine.flags], flags=["--composed"], url="http://127.0.0.1:9",
@@ -357,6 +358,11 @@ class _Loop:
         if self.engine.kind == "llamacpp":
             return {"timings": {"cache_n": 0, "prompt_n": self.load.input, "prompt_ms": ttft_ms,
                                 "predicted_n": self.load.output, "predicted_ms": decode_ms}}  # fmt: skip
+        if self.engine.kind == "ollama":
+            return {"timings": {"prompt_n": self.load.input, "prompt_ms": ttft_ms, "predicted_n": self.load.output,
+                                "predicted_ms": decode_ms, "load_ms": 1.0}}  # fmt: skip
+        if self.engine.kind in OTHERS:
+            return {}
         return {"metrics": {"time_to_first_token_ms": ttft_ms, "generation_time_ms": decode_ms, "queue_time_ms": 0.02}}
 
     @property
@@ -369,23 +375,18 @@ class _Loop:
         requests = 7 + moment * len(whole)
         prompt, output = requests * self.load.input, requests * self.load.output
         steps = 100 + moment * (self.load.output * len(whole) // self.load.concurrency)
-        lines = _llama_counters if self.engine.kind == "llamacpp" else _vllm_counters
+        lines = {"llamacpp": _llama_counters, **OTHERS}.get(self.engine.kind, _vllm_counters)
         hits = int(moment * prefix_hits * len(whole) * self.load.input)
         return lines(requests, prompt, output, steps, moment * preemptions, hits)
 
     def samples(self) -> str:
         """Gauges every 100 ms from the first scrape to after the last end."""
-        llama = self.engine.kind == "llamacpp"
-        series = (
-            ["llamacpp:requests_processing", "llamacpp:requests_deferred"]
-            if llama
-            else ["vllm:num_requests_running", "vllm:num_requests_waiting", "vllm:kv_cache_usage_perc"]
-        )
+        series = SERIES[self.engine.kind]
         lines = [json.dumps({"format": "genreport-samples/1", "period_us": 100_000, "series": series})]
         for t in range(self.before_us, self.last_us + 200_000, 100_000):
             sent = sum(1 for r in self.done if r.t0_us <= t < r.end_us)
             running = min(sent, self.load.concurrency)
-            kv = [] if llama else [running * (self.load.input + self.load.output) / 46592]
+            kv = [running * (self.load.input + self.load.output) / 46592] if len(series) > 2 else []
             lines.append(json.dumps([t, running, sent - running, *kv]))
         return "\n".join(lines) + "\n"
 
@@ -446,6 +447,37 @@ def _llama_counters(requests: int, prompt: int, output: int, steps: int, _: int,
     }
     return "".join(f"# TYPE llamacpp:{name} gauge\nllamacpp:{name} {value}\n" for name, value in values.items())
 
+
+def counted(names: dict[str, str]) -> Callable[..., str]:
+    """Counters of a kind: a line for each name, of requests, tokens, or two milliseconds in the queue a request."""
+
+    def lines(requests: int, prompt: int, output: int, *_: int) -> str:
+        stated = {"requests": requests, "prompt": prompt, "output": output, "queue_s": requests * 0.002}
+        return "# HELP composed\n" + "".join(f"{name} {float(stated[what])}\n" for name, what in names.items())
+
+    return lines
+
+
+# kinds that were met in their documentation alone: what each counts, by its own names
+OTHERS = {
+    "sglang": counted({
+        'sglang:num_requests_total{model_name="m"}': "requests", 'sglang:prompt_tokens_total{model_name="m"}': "prompt",
+        'sglang:generation_tokens_total{model_name="m"}': "output", "sglang:queue_time_seconds_sum": "queue_s",
+        "sglang:queue_time_seconds_count": "requests"}),
+    "tgi": counted({
+        "tgi_request_success": "requests", "tgi_request_input_length_sum": "prompt",
+        "tgi_request_generated_tokens_sum": "output", "tgi_request_queue_duration_sum": "queue_s",
+        "tgi_request_queue_duration_count": "requests"}),
+    "ollama": counted({}),
+}  # fmt: skip
+SERIES = {
+    "vllm": ["vllm:num_requests_running", "vllm:num_requests_waiting", "vllm:kv_cache_usage_perc"],
+    "llamacpp": ["llamacpp:requests_processing", "llamacpp:requests_deferred"],
+    "sglang": ["sglang:num_running_reqs", "sglang:num_queue_reqs", "sglang:token_usage"],
+    "tgi": ["tgi_batch_current_size", "tgi_queue_size"],
+    "ollama": [],
+    "openai": ["vllm:num_requests_running", "vllm:num_requests_waiting", "vllm:kv_cache_usage_perc"],
+}
 
 VLLM_LOG = """INFO 11-29 20:10:07 [api_utils.py:345] version 0.0
 (EngineCore pid=642) INFO 11-29 20:10:29 [kv_cache.py:2235] GPU KV cache size: 46,592 tokens

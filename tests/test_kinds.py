@@ -4,14 +4,16 @@ No such server was met: every transcript here is composed from the public docume
 """
 
 import json
-from pathlib import Path
+import re
 
 import httpx
 import pytest
+from click.testing import CliRunner
 
-import compose
-from compose import Engine, compose_round, sweep
+from compose import Engine, Load, Test, compose_round, lengths, sweep
 from fault_server import serving
+from genreport.audit import audit
+from genreport.cli import main
 from genreport.client import Call, Client, Clock
 from genreport.engines import KINDS, OWN, exposition, sampled
 from genreport.figures import Figures, compute
@@ -264,43 +266,58 @@ def test_a_server_is_idle_when_none_runs_and_none_waits(kind, text, idle):
     assert exposition.idle(text, KINDS[kind].BUSY) is idle
 
 
-def counters_of(names):
-    def lines(requests, prompt, output, *_):
-        stated = {"requests": requests, "prompt": prompt, "output": output, "queue_s": requests * 0.002}
-        return "# HELP composed\n" + "".join(f"{name} {float(stated[what])}\n" for name, what in names.items())
-
-    return lines
-
-
-METRICS = {
-    "sglang": {'sglang:num_requests_total{model_name="m"}': "requests", 'sglang:prompt_tokens_total{model_name="m"}': "prompt",
-               'sglang:generation_tokens_total{model_name="m"}': "output", "sglang:queue_time_seconds_sum": "queue_s",
-               "sglang:queue_time_seconds_count": "requests"},
-    "tgi": {"tgi_request_success": "requests", "tgi_request_input_length_sum": "prompt",
-            "tgi_request_generated_tokens_sum": "output", "tgi_request_queue_duration_sum": "queue_s",
-            "tgi_request_queue_duration_count": "requests"},
-    "ollama": {},
-}  # fmt: skip
-
-
-def composed(kind: str, path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(compose, "_vllm_counters", counters_of(METRICS[kind]))
-    engines = (Engine(f"{kind}-a", kind, baseline=True), Engine("vllm-bf16", "vllm"))
-    return compose_round(path, engines=engines, tests=(sweep(1, 4),), samples=False, counters=kind != "ollama")
-
-
 @pytest.mark.parametrize("kind", NEW)
-def test_a_round_of_the_kind_is_read_and_what_is_not_counted_is_missing_with_a_reason(kind, tmp_path, monkeypatch):
-    figures: Figures = compute(composed(kind, tmp_path / "r", monkeypatch))
+def test_a_round_of_the_kind_is_read_and_what_is_not_counted_is_missing_with_a_reason(kind, tmp_path):
+    engines = (Engine(f"{kind}-a", kind, baseline=True), Engine("vllm-bf16", "vllm"))
+    figures: Figures = compute(compose_round(tmp_path / "r", engines=engines, tests=(sweep(1, 4),)))
     level = f"concurrency.{kind}-a.c4"
     assert figures.ledger[f"{level}.ttft.p50"].value > 0
     for name in ("prefix_hit_share", "tokens_per_iteration", "preemptions", "graph_reuse"):
         assert figures.ledger[f"{level}.{name}"].value is None
         assert figures.ledger[f"{level}.{name}"].reason
     if kind == "ollama":
-        assert figures.ledger[f"{level}.queue.mean"].value is not None  # as the composed answers state it
+        assert figures.ledger[f"{level}.queue.mean"].value is None
+        assert figures.ledger[f"{level}.prefill.mean"].value > 0  # its answers state it
     else:
         assert figures.ledger[f"{level}.check.engine_requests"].value == 0
         assert figures.ledger[f"{level}.check.engine_prompt_tokens"].value == 0
         assert figures.ledger[f"{level}.check.engine_generation_tokens"].value == 0
         assert figures.ledger[f"{level}.queue.mean"].value == pytest.approx(0.002)
+
+
+# what no page may name where no such engine is
+FOREIGN = re.compile(
+    r"vLLM|vllm|llama\.cpp|llamacpp|llama-server|--metrics|/slots|n_decode|num_preemptions|prompt_ms|timings"
+)
+# the end of advice on what was met on other engines, which is no word about this round
+ADVICE = "Reported by others, not met here."
+
+
+@pytest.mark.slow
+def test_a_site_of_the_three_kinds_holds_its_audit_and_names_no_counter_they_lack(tmp_path, monkeypatch):
+    engines = tuple(
+        Engine(kind, kind, baseline=kind == "sglang", itl_s=0.01 + 0.01 * place) for place, kind in enumerate(NEW)
+    )
+    cliff = Test("cliff", "cliff", (Load("short", 4, 32), Load("long", 4, 512)))
+    slos = [{"id": "chat", "figure": "ttft", "percentile": "p90", "below_ms": 100}]
+    tests = (sweep(1, 2, 4, 8, 16), lengths(32, 64, 256), cliff)
+    compose_round(tmp_path / "composed", engines=engines, tests=tests, slos=slos)
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(main, ["build", "composed"])
+    assert result.exit_code == 0, result.output
+    report = audit(tmp_path / "site")
+    assert report.failures == []
+    assert report.counts["figures recomputed"] > 300
+    pages = [
+        page for page in (tmp_path / "site" / "rounds" / "composed").glob("**/*.html") if "sources" not in page.parts
+    ]
+    found = {f"{page.parent.name}: {sentence}" for page in pages for sentence in foreign(page.read_text("utf-8"))}
+    assert found == set()
+
+
+def foreign(page: str) -> list[str]:
+    """Paragraphs of a page that name another engine or its counters."""
+    article = re.search(r"<article.*</article>", page, re.S)
+    text = re.sub(r"<(script|style).*?</\1>", "", article[0] if article else "", flags=re.S)
+    paragraphs = (re.sub(r"<[^>]*>", "", part).strip() for part in re.split(r"</(?:p|li|dd|td|th|h\d)>", text))
+    return [part for part in paragraphs if FOREIGN.search(part) and not part.endswith(ADVICE)]
