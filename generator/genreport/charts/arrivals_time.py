@@ -95,7 +95,7 @@ def _time(rows: Sequence[Row]) -> alt.X:
         grid=False,
         tickCount=3,
         labelOverlap="greedy",
-        labelExpr="format(datum.value, '~s') + ' s'",
+        labelExpr="format(datum.value, ',.6~g') + ' s'",
         labelFlush=True,
     )
     return alt.X("t:Q", scale=alt.Scale(domain=[0, last + min(first, last / 2)], nice=False), axis=axis)
