@@ -4,8 +4,10 @@ import time
 import pytest
 
 from fault_server import serving
-from genreport.client import Call, Client, Clock
+from genreport import desk
+from genreport.client import Call, Client, Clock, Exchange
 from genreport.load import LAG_PERIOD_US, Honesty, closed_loop
+from genreport.records import Request
 
 pytestmark = pytest.mark.anyio
 
@@ -132,3 +134,30 @@ async def test_honesty_sees_a_blocked_loop_and_counts_its_processor_time():
     assert max(facts.lag_us) >= 60_000
     assert min(facts.lag_us) >= 0
     assert 110_000 <= facts.cpu_us <= facts.wall_us
+
+
+async def test_a_saturated_client_keeps_no_more_unread_than_there_is_room_for(monkeypatch):
+    monkeypatch.setattr(desk, "MOST_BYTES", 20_000)
+    read: list[Request] = []
+    at_it, most = desk.Desk(read.append), 0
+
+    async def more_each_turn_than_is_read_in_one() -> None:
+        nonlocal most
+        for _ in range(50):
+            for index in range(20):
+                at_it.take(ended(index, events=64))
+            await asyncio.sleep(0)
+            most = max(most, at_it._bytes)
+        at_it.close()
+
+    await asyncio.gather(at_it.work(), more_each_turn_than_is_read_in_one())
+    assert len(read) == 1000
+    assert most <= 20_000 + 2 * 20 * ended(0, events=64).bytes  # and what two turns bring
+
+
+def ended(index: int, events: int) -> Exchange:
+    exchange = Exchange(Call(index=index, seed=0, body={}, asked_input=1, asked_output=events), Clock(0))
+    exchange.sent()
+    for token in range(events):
+        exchange.take(token, b'data: {"choices": [{"index": 0, "text": "t%d"}]}\n\n' % token)
+    return exchange

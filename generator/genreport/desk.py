@@ -17,7 +17,8 @@ IDLE_S = 0.00005  # a turn shorter than this had nothing else to do
 BUSY_S = 0.002  # after a longer one it waits: to look at each turn would cost every one of them
 PATIENCE_S = 0.02  # how long reading waits for such a turn
 COLLECT = 2000, 20, 1000  # objects, and collections of each generation before one of the next
-MOST_BYTES = 16 << 20  # with more than this unread it waits no more: a saturated client keeps this much
+# with half of this unread it waits no more, with all of it it reads before all else: a saturated client keeps this much
+MOST_BYTES = 32 << 20
 
 
 @contextmanager
@@ -66,11 +67,16 @@ class Desk:
                 await self._news.wait()
                 continue
             for _ in self._waiting[0].parsing:
-                if time.monotonic() - turn_ended_s > TURN_S:
+                if time.monotonic() - turn_ended_s > self._allowed_s:
                     turn_ended_s = await self._time_to_read()
             self._hand_over()
-            if time.monotonic() - turn_ended_s > TURN_S:
+            if time.monotonic() - turn_ended_s > self._allowed_s:
                 turn_ended_s = await self._time_to_read()
+
+    @property
+    def _allowed_s(self) -> float:
+        """Of reading between two turns: a saturated client reads until there is room, or it would keep ever more."""
+        return TURN_S if self._bytes <= MOST_BYTES else PATIENCE_S
 
     def finish(self) -> None:
         """Reads what is left, at once."""
@@ -87,7 +93,7 @@ class Desk:
         while True:
             await asyncio.sleep(0)
             before, now = now, time.monotonic()
-            if now - before < IDLE_S or now - begin > PATIENCE_S or self._bytes > MOST_BYTES:
+            if now - before < IDLE_S or now - begin > PATIENCE_S or self._bytes > MOST_BYTES // 2:
                 return now
             await asyncio.sleep(BUSY_S)
             now = time.monotonic()
