@@ -198,6 +198,13 @@ def test_ceilings_are_measured_for_engines_started_here_unless_cited(plan):
     assert running.engines[0].prompt_form == "text"
 
 
+@pytest.mark.parametrize("url", ["http://h:8000/v1", "https://h:9/proxy/v1/"])
+def test_an_address_that_ends_in_v1_is_told_to_leave_it_out(mistakes, url):
+    text = GOOD.replace("http://127.0.0.1:8101", url, 1)
+    told = "engines[1].url: ends in /v1; give the server's root, without it"
+    assert mistakes(text) == [(line_of(text, url), told)]
+
+
 def test_a_level_seed_is_stable_and_differs_by_level_and_repeat():
     assert level_seed(7, "sweep", "c4", 1) == level_seed(7, "sweep", "c4", 1) == 936196613
     seeds = {level_seed(7, "sweep", level, repeat) for level in ("c1", "c2") for repeat in (1, 2, 3)}

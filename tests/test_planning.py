@@ -51,10 +51,7 @@ def listening(answers: dict[str, Any], status: int = 200) -> Iterator[str]:
             self.send_response(status if known or status != 200 else 404)
             self.send_header("content-length", str(len(body)))
             self.end_headers()
-            if self.command == "GET":
-                self.wfile.write(body)
-
-        do_HEAD = do_GET
+            self.wfile.write(body)
 
         def log_message(self, *_: object) -> None:
             pass
@@ -116,6 +113,9 @@ def test_where_nothing_answers_a_template_says_what_to_fill_in(tmp_path):
     assert "no engine answers at http://127.0.0.1:9" in result.output
     assert file.read_text().count("FILL IN") == 3
     read_plan(file)
+    checked = CliRunner().invoke(main, ["plan", "check", str(file)])
+    assert checked.exit_code == 0
+    assert checked.stderr == f"{file}: still marked FILL IN: line 13, 14\n"
 
 
 def test_a_server_that_wants_a_key_is_named_and_its_plan_says_where_the_key_goes(tmp_path, monkeypatch):
@@ -125,6 +125,26 @@ def test_a_server_that_wants_a_key_is_named_and_its_plan_says_where_the_key_goes
     assert "wants a key: see --api-key-env" in result.output
     assert "# api_key_env: API_KEY" in file.read_text()
     read_plan(file)
+
+
+def test_a_server_is_asked_by_get_alone():
+    """The one here answers a HEAD with 501, as some real ones do or worse."""
+    with listening(SERVERS["vllm"]) as url:
+        assert [(server.kind, server.models) for server in finding.look([url])] == [("vllm", ["m"])]
+
+
+def test_an_address_is_taken_with_v1_behind_it_and_refused_without_a_scheme(tmp_path):
+    file = tmp_path / "plan.yaml"
+    with listening(SERVERS["vllm"]) as url:
+        refused = CliRunner().invoke(main, ["plan", "init", str(file), "--url", url.removeprefix("http://")])
+        assert CliRunner().invoke(main, ["plan", "init", str(file), "--url", f"{url}/v1/"]).exit_code == 0
+    assert refused.exit_code == 2
+    assert "is no address that begins with http:// or https://" in refused.output
+    assert [engine.url for engine in read_plan(file).engines] == [url]
+
+
+def test_a_model_that_a_server_does_not_name_is_marked():
+    assert 'model: "MODEL"   # FILL IN' in draft.text([finding.recognised("http://h", {"/version": {"version": "1"}})])
 
 
 def test_names_that_a_server_gives_can_not_leave_their_place_in_the_plan(tmp_path):

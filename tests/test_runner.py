@@ -242,7 +242,7 @@ def test_an_engine_that_is_never_ready_is_given_up_at_once(tmp_path: Path, port:
 
 def test_a_taken_port_and_a_wrong_model_are_refused(tmp_path: Path, port: int) -> None:
     said = Heard()
-    with pytest.raises(EngineError):
+    with pytest.raises(EngineError, match=r"fake given up \(serves tiny, not other\); mend the engine"):
         measured(plan_of(tmp_path, engine(port, model="other")), tmp_path / "one", progress=said)
     assert any("fake: serves tiny, not other" in line for line in said.lines)
     with socket.create_server(("127.0.0.1", port)):

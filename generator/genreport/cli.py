@@ -123,9 +123,14 @@ def plan_init(path: str, urls: tuple[str, ...], key_name: str | None) -> None:
     """Write a commented plan, PATH, for the engines that run on this machine."""
     import os
 
+    from genreport.errors import OptionError
     from genreport.planning import draft, finding
 
-    asked = urls or tuple(f"http://127.0.0.1:{port}" for port in finding.PORTS)
+    for url in urls:
+        if not url.startswith(("http://", "https://")):
+            raise OptionError("is no address that begins with http:// or https://", where=f"--url {url}")
+    asked = tuple(url.rstrip("/").removesuffix("/v1") for url in urls)
+    asked = asked or tuple(f"http://127.0.0.1:{port}" for port in finding.PORTS)
     found = finding.look(asked, os.environ.get(key_name) if key_name else None)
     draft.write(Path(path), found, key_name)
     for server in found:
@@ -144,11 +149,13 @@ def plan_init(path: str, urls: tuple[str, ...], key_name: str | None) -> None:
 def plan_check(path: str, like: str | None, elsewhere: bool) -> None:
     """Say all mistakes of PLAN with their lines, or what it will do and how long that may take."""
     from genreport.plan import read_plan
-    from genreport.planning import ahead
+    from genreport.planning import ahead, draft
     from genreport.rounds import Round
 
     read = read_plan(path, on_this_machine=not elsewhere)
     click.echo("\n".join(ahead.told(read, Round(like) if like else None)))
+    if left := draft.unfilled(read.text):
+        click.echo(f"{path}: still marked FILL IN: line {', '.join(map(str, left))}", err=True)
 
 
 @main.command()

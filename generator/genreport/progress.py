@@ -171,7 +171,9 @@ class Progress(Silent):
         self.say(f"{level}: {sentence}")
 
     def sealed(self, round: str, planned: int, measured: int) -> None:
-        self.say(f"{round}: sealed, {measured} of {planned} repeats; genreport build {round}")
+        self.say(
+            f"{round}: sealed, {measured} of {planned} repeats" + (f"; genreport build {round}" if measured else "")
+        )
 
     def _keep(self) -> None:
         """The finished rows of an engine stay on the terminal, above what comes."""

@@ -166,7 +166,7 @@ class Recording:
 
     async def _launch(self, group: LaunchGroup, as_written: LaunchGroup, means: Means) -> None:
         """The levels of a launch; an engine that dies is started again for the next one, unless it keeps dying."""
-        crashes, begun = 0, False
+        crashes, begun, why = 0, False, "died again and again"
         while (ahead := self._ahead_of(group)) and crashes < CRASHES:
             measured = False
             try:
@@ -181,9 +181,10 @@ class Recording:
                     self.sink.progress.say(f"{group.name}: was ready, and gone before its first level")
             except EngineError as error:
                 self.sink.progress.say(f"{group.name}: {error}")
+                why = error.what
                 crashes = crashes + 1 if begun else CRASHES
         if ahead:
-            self.given_up.append(group.name)
+            self.given_up.append(f"{group.name} given up ({why})")
             self.sink.progress.dropped(_work(ahead))
             self.sink.progress.say(f"{group.name}: given up; {len(ahead)} repeats are not measured")
 
@@ -202,9 +203,9 @@ class Recording:
             self.sink.progress.broken(level, sentence)
         if missing:
             raise EngineError(
-                f"{missing} of {planned} repeats were not measured: {', '.join(self.given_up)} given up",
+                f"{missing} of {planned} repeats were not measured: {', '.join(self.given_up)}",
                 where=where,
-                cure="mend the engine and go on with --resume; the rest is sealed",
+                cure="mend the engine and go on with --resume, or mend the plan and name another --out",
             )
         if broken:
             raise ConditionError(

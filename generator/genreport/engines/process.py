@@ -171,7 +171,8 @@ async def wait_ready(client: httpx.AsyncClient, path: str, timeout_s: float, pro
             raise EngineError(f"died before it was ready: {process.death()}", cure=f"try it by hand: {by_hand}")
         if time.monotonic() > deadline:
             said = f", last log line: {process.log.last_line()}" if process else ""
-            raise EngineError(f"{path} did not answer 200 within {timeout_s:g} s{said}", cure="look at its log")
+            cure = "look at its log" if process else "start it, or mend `url` in the plan"
+            raise EngineError(f"{path} did not answer 200 within {timeout_s:g} s{said}", cure=cure)
         await asyncio.sleep(POLL_S)
     if process and process.exit_code is not None:
         raise EngineError(f"another server answers in its place: {process.death()}", cure="free the port")

@@ -125,6 +125,8 @@ class EngineFields(Sampled):
         if parts.username or parts.query or parts.fragment:
             raise ValueError("carries credentials, a query or a fragment; a key goes through `api_key_env`")
         _ = parts.port  # out of range: ValueError
+        if parts.path.rstrip("/").endswith("/v1"):
+            raise ValueError("ends in /v1; give the server's root, without it")
         return url.rstrip("/")
 
     @field_validator("vocabulary")
@@ -138,7 +140,7 @@ class EngineFields(Sampled):
     @field_validator("api")
     @classmethod
     def _chosen(cls, api: str | None, info: Any) -> str | None:
-        if api is not None and info.data.get("kind") != "sglang":
+        if api is not None and info.data.get("kind", "sglang") != "sglang":
             raise ValueError("is for kind sglang alone: every other kind is asked at one place")
         return api
 

@@ -9,10 +9,11 @@ from pathlib import Path
 
 from genreport.errors import OptionError
 from genreport.plan import read_plan
-from genreport.planning.finding import Found
+from genreport.planning.finding import UNNAMED, Found
 from genreport.records import OF_WORDS
 
 NAMES = {"vllm": "vLLM", "llamacpp": "llama.cpp", "sglang": "SGLang", "tgi": "TGI", "ollama": "Ollama"}
+FILL_IN = "FILL IN"  # marks what nobody but its reader can know
 INPUT, OUTPUT = 64, 96
 LEVELS = (1, 2, 4, 8, 16)
 
@@ -71,6 +72,11 @@ def write(path: Path, found: Sequence[Found], key_name: str | None = None) -> No
     read_plan(path, on_this_machine=False)
 
 
+def unfilled(plan: str) -> list[int]:
+    """Numbers of the lines of a plan's text that hold something and are still marked."""
+    return [n for n, line in enumerate(plan.splitlines(), 1) if FILL_IN in line and not line.lstrip().startswith("#")]
+
+
 def text(found: Sequence[Found], path: str = "plan.yaml", key_name: str | None = None) -> str:
     """The plan as text; with none found, a template that says what to fill in."""
     longest = min((server.context for server in found if server.context), default=INPUT + OUTPUT)
@@ -93,7 +99,7 @@ def _entry(server: Found, id: str, key_name: str | None) -> Iterator[str]:
     yield f"  # {name}{_plain(f' {server.version}') if server.version else ''}, found at {_plain(server.url)}"
     yield f"  - id: {id}"
     yield f"    kind: {server.kind}"
-    yield f"    model: {_quoted(server.models[0])}{'   # FILL IN' if server.locked else ''}"
+    yield f"    model: {_quoted(server.models[0])}{f'   # {FILL_IN}' if server.models == [UNNAMED] else ''}"
     if server.models[1:]:
         yield f"    # it also lists: {_plain(', '.join(server.models[1:20]))}"
     yield f"    url: {_quoted(server.url)}"

@@ -20,6 +20,7 @@ PATHS = (
     "/api/ps",
 )  # fmt: skip
 Answers = dict[str, Any]
+UNNAMED = "MODEL"  # stands for the name of a model that a server does not tell
 
 
 @dataclass(frozen=True)
@@ -51,13 +52,14 @@ async def _server(url: str, key: str | None) -> Found | None:
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     async with httpx.AsyncClient(base_url=url, headers=headers, timeout=WITHIN_S, trust_env=False) as client:
         try:
-            status = (await client.head("/v1/models")).status_code
+            async with client.stream("GET", "/v1/models") as response:  # not all servers know how to answer a HEAD
+                status = response.status_code
         except (httpx.HTTPError, httpx.InvalidURL):
             return None
         bodies = await asyncio.gather(*(asked(client, path, WITHIN_S) for path in PATHS))
     answers = {path: _json(body) for path, body in zip(PATHS, bodies, strict=True) if body is not None}
     if status in (401, 403) and "/v1/models" not in answers:
-        return Found(url, "openai", None, ["MODEL"], locked=True)
+        return Found(url, "openai", None, [UNNAMED], locked=True)
     return recognised(url, answers)
 
 
@@ -120,7 +122,7 @@ def _described(url: str, kind: str, version: str | None, answers: Answers) -> Fo
     settings = _at(answers, "/props", "default_generation_settings")
     context = context or (settings.get("n_ctx") if isinstance(settings, dict) else None)
     return Found(
-        url, kind, version, _models(answers) or ["MODEL"], _count(known.get("n_vocab")), _count(context),
+        url, kind, version, _models(answers) or [UNNAMED], _count(known.get("n_vocab")), _count(context),
         _count(_at(answers, "/props", "total_slots")),
     )  # fmt: skip
 
