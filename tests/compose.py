@@ -80,11 +80,16 @@ class Load:
     process: str = "constant"  # how its requests come: constant, poisson or gamma (with `burstiness`)
     burstiness: float | None = None
     queue: int | None = None  # while so many wait for the engine, it turns the next one away
+    max_in_flight: int | None = None  # of the plan; the composed client sends at once all the same
 
     @property
     def arrivals(self) -> Arrivals | None:
         shape = 1 if self.process == "poisson" else self.burstiness
-        return Arrivals(process=self.process, rate=self.rate, burstiness=shape) if self.rate else None
+        return (
+            Arrivals(process=self.process, rate=self.rate, burstiness=shape, max_in_flight=self.max_in_flight)
+            if self.rate
+            else None
+        )
 
 
 @dataclass(frozen=True)

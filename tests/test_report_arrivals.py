@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -191,6 +192,59 @@ def test_many_rates_are_drawn_about_the_limits_first(tmp_path):
     titles = [chart.spec["usermeta"]["title"] for chart in page.context["over_time"]]
     for level in (pace.held, pace.broke, pace.levels[0], pace.levels[-1]):
         assert f"at {shown(figures.ledger[f'{level}.arrival_rate'].value, 'req/s')}" in titles
+
+
+def late(level: str, most_us: int) -> Callable[[str, Request], Request]:
+    """A client that sends later and later at one level, at the end by so much."""
+
+    def alter(key: str, request: Request) -> Request:
+        if request.warmup or f"/{level}/" not in key:
+            return request
+        by = most_us * request.index // 40
+        return request.model_copy(update={"t0_us": request.t0_us + by, "end_us": request.end_us + by})
+
+    return alter
+
+
+def flagged(figures: Figures) -> list[str]:
+    return [flag.scope for flag in figures.flags if flag.kind == "sent_late"]
+
+
+def test_a_client_that_falls_behind_is_not_taken_for_an_engine_that_does(tmp_path):
+    figures = figures_of(tmp_path, arriving(2, 4), alter=late("q4", 2_000_000))
+    assert figures.ledger["arrivals.vllm-bf16.q4.due_growth"].value > arrivals.GROWS
+    assert figures.ledger["arrivals.vllm-bf16.q4.sent_growth"].value == pytest.approx(0, abs=0.01)
+    assert figures.ledger["arrivals.vllm-bf16.q4.sent_share"].value == pytest.approx(9.75 / 11.7, abs=0.01)
+    assert flagged(figures) == ["arrivals.vllm-bf16.q4"]
+    text = read(figures)
+    assert "vllm-bf16 keeps up with 2 req/s: there the first token comes" in text
+    assert "At 4 req/s it was the client that fell behind" in text
+    assert "Do not choose a rate by these levels." in text
+
+
+def test_where_the_client_fell_behind_at_the_only_rate_nothing_can_be_told(tmp_path):
+    text = read(figures_of(tmp_path, arriving(4), alter=late("q4", 2_000_000)))
+    assert "Whether vllm-bf16 keeps up cannot be told. At 4 req/s it was the client" in text
+
+
+def test_an_engine_falls_behind_all_the_same_where_the_client_is_late_too(tmp_path):
+    figures = figures_of(tmp_path, arriving(20), alter=late("q20", 600_000))
+    assert flagged(figures) == ["arrivals.vllm-bf16.q20"]
+    assert "vllm-bf16 falls behind at 20 req/s" in read(figures)
+
+
+def test_a_client_that_is_late_by_less_than_a_tenth_of_the_wait_is_not_flagged(tmp_path):
+    figures = figures_of(tmp_path, arriving(2, 4), alter=late("q4", 4_000))
+    assert flagged(figures) == []
+    assert "At no rate did the client send more than a tenth of the wait late" in read(figures)
+
+
+def test_a_limit_of_the_plan_that_holds_requests_back_is_not_the_client_being_late(tmp_path):
+    figures = figures_of(tmp_path, arriving(2, 4, max_in_flight=4), alter=late("q4", 2_000_000))
+    assert flagged(figures) == []
+    text = read(figures)
+    assert "vllm-bf16 keeps up with 2 req/s and falls behind at 4 req/s" in text
+    assert "mostly their wait for room" in text
 
 
 @pytest.mark.parametrize("later_us", [0, 1_000_000, 5_000_000, 60_000_000])

@@ -20,7 +20,9 @@ SENT = "sound and not warmup"
 # latencies from when a request was due: waiting at the client counts
 FROM_DUE = {"due_ttft": "due_ttft_s", "due_e2el": "due_e2el_s"}
 LIMITED = throughput.LIMITED | {"ttft": "due_ttft_s", "e2el": "due_e2el_s"}
-GROWTH = "sum((due_s - mean(due_s)) * due_ttft_s) / sum((due_s - mean(due_s)) ** 2)"
+# how a wait grows that is counted from when a request was due, or from when it was sent: what the client adds is no engine's
+GROWTHS = {"due_growth": "due_ttft_s", "sent_growth": "ttft_s"}
+GROWTH = "sum((due_s - mean(due_s)) * {}) / sum((due_s - mean(due_s)) ** 2)"
 FEWEST = 8  # requests over which a growth can be told
 
 
@@ -31,13 +33,15 @@ def enter(book: Book, level: LevelView) -> None:
     for scope, _, rows in level.each():
         _schedule(book, scope, rows)
         _finished(book, scope, rows.measured)
-        _growth(book, scope, rows.measured)
+        for figure, column in GROWTHS.items():
+            _growth(book, f"{scope}.{figure}", column, rows.measured)
     _rates(book, level)
     _achieved(book, level)
     rows = level.measured
     for figure, column in FROM_DUE.items():
         of_column(book, f"{level.id}.{figure}", column, ("mean", "p50", "p90", "p95", "p99"), rows)
-    _growth_of_level(book, level)
+    for figure in GROWTHS:
+        _growth_of_level(book, level, figure)
     _goodput(book, level)
 
 
@@ -82,16 +86,23 @@ def _schedule(book: Book, scope: str, rows: Table) -> None:
     )
     edges = kept.source((int(np.argmin(due)), int(np.argmax(due))), SENT)
     book.enter(f"{scope}.due_span", due.max() - due.min(), "s", "max(due_s) - min(due_s)", edges, n=len(kept))
+    sent = kept.start_s
+    if len(sent):
+        edges = kept.source(sent.row[[int(np.argmin(sent.values)), int(np.argmax(sent.values))]], SENT)
+        book.enter(f"{scope}.sent_span", np.ptp(sent.values), "s", "max(start_s) - min(start_s)", edges, n=len(sent))
 
 
 def _rates(book: Book, level: LevelView) -> None:
-    """The rate of the schedule as it was drawn, the one that the plan asked for, and the share that was completed."""
+    """The rate of the schedule as it was drawn, the one that the plan asked for, and how much of it the client kept."""
     id = level.id
     book.pointer(f"{id}.planned_rate", "req/s", level.repeats[0].facts_file, "/arrivals/rate")
     scopes = [scope for scope, _, _ in level.each() if book.value(f"{scope}.due_span")]
     book.derive(f"{id}.arrival_rate", "req/s", "sum(requests - 1) / sum(spans)",
                 lambda requests, spans: (requests - 1).sum() / spans.sum(),
                 requests=[f"{s}.due_requests" for s in scopes], spans=[f"{s}.due_span" for s in scopes])  # fmt: skip
+    sent = [scope for scope in scopes if book.value(f"{scope}.sent_span")]
+    book.derive(f"{id}.sent_share", "share", "sum(due) / sum(sent)", lambda due, sent: due.sum() / sent.sum(),
+                due=[f"{s}.due_span" for s in sent], sent=[f"{s}.sent_span" for s in sent])  # fmt: skip
 
 
 def _finished(book: Book, scope: str, rows: Table) -> None:
@@ -142,22 +153,22 @@ def _goodput(book: Book, level: LevelView) -> None:
                 good=good, came=level.ids("due_requests"))  # fmt: skip
 
 
-def _growth(book: Book, id: str, rows: Table) -> None:
+def _growth(book: Book, id: str, column: str, rows: Table) -> None:
     """Seconds by which the wait for the first token grows in each second of load: 0 where the engine keeps up."""
-    due, wait = rows.rows["due_s"].to_numpy(dtype=float), rows.due_ttft_s.values
+    due, wait, formula = rows.rows["due_s"].to_numpy(dtype=float), getattr(rows, column).values, GROWTH.format(column)
     if len(rows) < FEWEST or due.max() == due.min():
-        book.missing(f"{id}.due_growth", "s/s", GROWTH, say("missing.few_arrivals"))
+        book.missing(id, "s/s", formula, say("missing.few_arrivals"))
         return
     apart = due - due.mean()
     last = rows.source((int(np.argmax(due)),))
-    book.enter(f"{id}.due_growth", (apart * wait).sum() / (apart**2).sum(), "s/s", GROWTH, last, n=len(rows))
+    book.enter(id, (apart * wait).sum() / (apart**2).sum(), "s/s", formula, last, n=len(rows))
 
 
-def _growth_of_level(book: Book, level: LevelView) -> None:
+def _growth_of_level(book: Book, level: LevelView, figure: str) -> None:
     """The mean over repeats: each has a clock and a load of its own, so that no line goes through two of them."""
-    growths = book.observed(f"{scope}.due_growth" for scope, _, _ in level.each())
+    id, growths = f"{level.id}.{figure}", book.observed(level.ids(figure))
     if not growths:
-        book.missing(f"{level.id}.due_growth", "s/s", "mean(growths)", say("missing.few_arrivals"))
+        book.missing(id, "s/s", "mean(growths)", say("missing.few_arrivals"))
         return
     n = len(level.measured)
-    book.derive(f"{level.id}.due_growth", "s/s", "mean(growths)", lambda growths: growths.mean(), n=n, growths=growths)
+    book.derive(id, "s/s", "mean(growths)", lambda growths: growths.mean(), n=n, growths=growths)

@@ -12,6 +12,7 @@ PREFIX_HITS = 0.01
 FLIGHT = 0.9
 LAG = 0.1
 BUNCHED = 0.5  # of the gaps are 0: then the median gap is none
+SENT_LATE = 0.1  # of the wait: a wait from the due time then tells of the client
 CLIENT_LOAD = 0.8  # of the ceiling: past it the client may be what is measured
 SPREAD_OF_ONE = 0.03
 
@@ -40,6 +41,7 @@ def of_level(book: Book, level: LevelView, before: LevelView | None) -> Iterator
     if (book.value(f"{id}.in_flight_ratio") or 1) < FLIGHT:
         yield Flag(id, "in_flight", (f"{id}.in_flight_ratio", f"{id}.mean_in_flight", f"{id}.concurrency"))
     yield from _stamps(book, id)
+    yield from _sent_late(book, level)
     if level.concurrency and (book.value(f"{id}.requests") or 0) < 2 * level.concurrency:
         yield Flag(id, "few_requests", (f"{id}.requests", f"{id}.concurrency"))
     if len({repeat.facts.launch for repeat in level.repeats}) > 1:
@@ -60,6 +62,18 @@ def _stamps(book: Book, id: str) -> Iterator[Flag]:
         yield Flag(id, "several", (f"{id}.tokens_per_event", f"{id}.gap.p50"))
     if (book.value(f"{id}.coalesced_share") or 0) > BUNCHED:
         yield Flag(id, "coalesced", (f"{id}.coalesced_share", f"{id}.itl.p50"))
+
+
+def _sent_late(book: Book, level: LevelView) -> Iterator[Flag]:
+    """How far a schedule was kept; with a limit of requests in flight it is the plan that makes requests wait."""
+    arrivals = level.repeats[0].facts.arrivals
+    if arrivals is None or arrivals.max_in_flight:
+        return
+    for statistic in ("p99", "p50"):
+        late, wait = (f"{level.id}.{figure}.{statistic}" for figure in ("client_queue", "due_ttft"))
+        if (book.value(late) or 0) > SENT_LATE * (book.value(wait) or 0):
+            yield Flag(level.id, "sent_late", (late, wait))
+            return
 
 
 def _falls(book: Book, id: str, before: str) -> Flag | None:

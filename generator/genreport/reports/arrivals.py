@@ -26,7 +26,8 @@ PANELS = 12
 class Pace:
     """One engine's levels by rising rate, and where it stops keeping up.
 
-    `case`: `all` kept up, `some` did up to `held` and not at `broke`, `none` did, `unknown`; `failed` are levels with failures.
+    `case`: `all` kept up, `some` did up to `held` and not at `broke`, `none` did, `unknown`; `failed` are levels with failures,
+    `lost` those that say nothing of the engine, for it is the client that fell behind.
     """
 
     engine: str
@@ -36,6 +37,7 @@ class Pace:
     broke: str | None
     failed: tuple[str, ...]
     refused: bool  # at `broke` it is failures that say so
+    lost: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,7 @@ def _page(figures: Figures, test: TestView, place: str) -> Page:
     paces = [_pace(figures, engine, test.levels_of(engine)) for engine in test.engines]
     levels = [(pace.engine, level) for pace in paces for level in pace.levels]
     rows, limits, rates = ArrivalRows(figures), _limits(figures, test), _over_time(figures, paces)
+    late = {flag.scope for flag in figures.flags if flag.kind == "sent_late"}
     drawn = rows.limits((held.slo.percentile, held.limit) for held in limits if held.slo.figure == "ttft")
     context = {
         "test": test,
@@ -89,6 +92,7 @@ def _page(figures: Figures, test: TestView, place: str) -> Page:
         "over_time": arrivals_time.over_time(_panels(rates, rows.over_time), drawn),
         "failures": arrivals_time.failures(_panels(rates, rows.failures)),
         "process": test.levels_of(test.engines[0])[0].repeats[0].facts.arrivals.process,
+        "late": [(pace.engine, level) for pace in paces for level in pace.levels if level in late],
         "flags": [flag for flag in figures.flags if flag.scope.startswith(f"{test.id}.")],
         "charts": Drawn(
             achieved=achieved(rows.achieved(levels)), waits=waits(rows.waits(levels, ("p50", "p99")), drawn)
@@ -129,7 +133,8 @@ def _pace(figures: Figures, engine: str, levels: tuple[LevelView, ...]) -> Pace:
     case = "unknown" if not known else "all" if broke is None else "some" if before else "none"
     failed = tuple(id for id in ids if figures.ledger[f"{id}.failed"].value)
     refused = broke is not None and turns_away(figures, broke)
-    return Pace(engine, ids, case, before[-1] if before else None, broke, failed, refused)
+    lost = tuple(id for id in ids if client_fell_behind(figures, id))
+    return Pace(engine, ids, case, before[-1] if before else None, broke, failed, refused, lost)
 
 
 def keeps_up(figures: Figures, level: str) -> bool | None:
@@ -137,7 +142,14 @@ def keeps_up(figures: Figures, level: str) -> bool | None:
     if turns_away(figures, level):
         return False
     growth = figures.ledger[f"{level}.due_growth"].value
-    return None if growth is None else growth <= GROWS
+    return None if growth is None or client_fell_behind(figures, level) else growth <= GROWS
+
+
+def client_fell_behind(figures: Figures, level: str) -> bool:
+    """Whether a wait grows from the due time and not from sending, with no limit of the plan that holds requests back."""
+    due, sent = (figures.ledger[f"{level}.{name}"].value for name in ("due_growth", "sent_growth"))
+    late = any(flag.scope == level and flag.kind == "sent_late" for flag in figures.flags)
+    return late and due is not None and due > GROWS >= sent
 
 
 def turns_away(figures: Figures, level: str) -> bool:

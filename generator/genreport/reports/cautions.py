@@ -15,7 +15,7 @@ FLAGGED = {
     "prefix_cache": ("prefix_cache",),
     "short": ("short",),
     "few": ("few_requests",),
-    "late": ("client_lag", "client_limit", "slept"),
+    "late": ("client_lag", "client_limit", "sent_late", "slept"),
     "load": ("in_flight",),
     "drop": ("drop",),
     "failed": ("failed",),
