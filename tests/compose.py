@@ -77,19 +77,32 @@ class Load:
     # of an open loop, in requests/s; `concurrency` is then how many the engine works on at once
     rate: float | None = None
     searched: str | None = None  # the service level of a search that this level is a step of
-    process: str = "constant"  # how its requests come: constant, poisson or gamma (with `burstiness`)
+    process: str = (
+        "constant"  # how its requests come; gamma has a `burstiness`, ramp ends at `to_rate`, burst has a `size`
+    )
     burstiness: float | None = None
+    to_rate: float | None = None
+    size: int | None = None
     queue: int | None = None  # while so many wait for the engine, it turns the next one away
     max_in_flight: int | None = None  # of the plan; the composed client sends at once all the same
 
     @property
     def arrivals(self) -> Arrivals | None:
-        shape = 1 if self.process == "poisson" else self.burstiness
-        return (
-            Arrivals(process=self.process, rate=self.rate, burstiness=shape, max_in_flight=self.max_in_flight)
-            if self.rate
-            else None
-        )
+        if self.rate is None:
+            return None
+        facts = {
+            "poisson": {"burstiness": 1},
+            "gamma": {"burstiness": self.burstiness},
+            "ramp": {"from_rate": self.rate, "to_rate": self.to_rate},
+            "burst": {"size": self.size, "every_s": self.size / self.rate if self.size else None},
+        }.get(self.process, {})
+        rate = (self.rate + self.to_rate) / 2 if self.to_rate else self.rate
+        return Arrivals(process=self.process, rate=rate, max_in_flight=self.max_in_flight, **facts)
+
+    @property
+    def duration_s(self) -> float | None:
+        """Of a ramp, which ends by time: its other end is at the last request."""
+        return self.requests / self.arrivals.rate if self.process == "ramp" else None
 
 
 @dataclass(frozen=True)
@@ -313,7 +326,7 @@ class _Loop:
         start_us = self.before_us + 10_000
         free = [start_us + 100 * place for place in range(self.load.concurrency)]
         schedule, begun = self._schedule(start_us), []
-        for index in range(self.count):
+        for index in range(len(schedule) or self.count):
             place = free.index(min(free))
             due_us = schedule[index] if schedule else free[place]
             if self.load.queue is not None and sum(begin > due_us for begin in begun) >= self.load.queue:
@@ -330,7 +343,7 @@ class _Loop:
         """When the requests of an open loop are due; they come alike on every engine."""
         if self.load.arrivals is None:
             return []
-        due_s = due_times(self.load.arrivals, self.seed, self.count, None)
+        due_s = due_times(self.load.arrivals, self.seed, self.count, self.load.duration_s)
         return [start_us + round(s * SECOND) for s in due_s.tolist()]
 
     def _refused(self, index: int, due_us: int) -> Request:

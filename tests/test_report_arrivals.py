@@ -247,6 +247,39 @@ def test_a_limit_of_the_plan_that_holds_requests_back_is_not_the_client_being_la
     assert "mostly their wait for room" in text
 
 
+@pytest.mark.parametrize(
+    ("load", "said"),
+    [
+        ({"process": "poisson"}, "with gaps drawn as of a Poisson process, whether or not earlier ones are done."),
+        ({"process": "ramp", "to_rate": 8}, "at a rate that changes evenly from 2 req/s to 8 req/s, whether or not"),
+        (
+            {"process": "burst", "size": 8},
+            "8 at once every 4 s, whether or not earlier ones are done. Rates below are means",
+        ),
+        ({}, "They come by a schedule made beforehand, evenly, whether or not earlier ones are done."),
+    ],
+)
+def test_how_requests_come_is_told(tmp_path, load, said):
+    text = read(figures_of(tmp_path, arriving(2, requests=80, **load)))
+    assert "One request shape, 64 tokens in and 16 tokens out. They come by a schedule made beforehand, " in text
+    assert said in text
+
+
+def test_a_rate_at_which_repeats_disagree_is_named(tmp_path):
+    slow = lambda engine, c, repeat: (0.05, 0.02 if repeat == 1 else 0.04)  # noqa: E731
+    text = read(figures_of(tmp_path, arriving(2, 10), repeats=2, latency=slow))
+    assert "Its repeats disagree at 10 req/s: there the growth is from " in text
+    assert "Its repeats disagree" not in read(figures_of(tmp_path / "b", arriving(2, 4), repeats=2))
+
+
+@pytest.mark.parametrize(
+    ("process", "repeats", "told"), [("poisson", 1, True), ("poisson", 2, False), ("constant", 1, False)]
+)
+def test_one_repeat_of_drawn_arrivals_is_said_to_be_chance_near_a_limit(tmp_path, process, repeats, told):
+    text = read(figures_of(tmp_path, arriving(2, 4, process=process), repeats=repeats))
+    assert ("each rate ran once" in text) is told
+
+
 @pytest.mark.parametrize("later_us", [0, 1_000_000, 5_000_000, 60_000_000])
 def test_a_repeat_whose_load_begins_later_on_its_clock_changes_no_growth(tmp_path, later_us):
     def late(key: str, request: Request) -> Request:

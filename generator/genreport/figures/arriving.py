@@ -40,6 +40,7 @@ def enter(book: Book, level: LevelView) -> None:
     rows = level.measured
     for figure, column in FROM_DUE.items():
         of_column(book, f"{level.id}.{figure}", column, ("mean", "p50", "p90", "p95", "p99"), rows)
+    _process(book, level)
     for figure in GROWTHS:
         _growth_of_level(book, level, figure)
     _goodput(book, level)
@@ -70,6 +71,14 @@ def limit_of(test: TestView, slo: Slo) -> str:
 def statistic(slo: Slo) -> str:
     """The figure of a level that a limit is held against: waits count from the due time."""
     return f"due_{slo.statistic}" if f"due_{slo.figure}" in FROM_DUE else slo.statistic
+
+
+def _process(book: Book, level: LevelView) -> None:
+    """What the plan says of how requests come, beside their rate; only what belongs to the process."""
+    facts = level.repeats[0].facts
+    for name, unit in (("from_rate", "req/s"), ("to_rate", "req/s"), ("size", "count"), ("every_s", "s")):
+        if getattr(facts.arrivals, name) is not None:
+            book.pointer(f"{level.id}.{name}", unit, level.repeats[0].facts_file, f"/arrivals/{name}")
 
 
 def _schedule(book: Book, scope: str, rows: Table) -> None:
@@ -172,3 +181,6 @@ def _growth_of_level(book: Book, level: LevelView, figure: str) -> None:
         return
     n = len(level.measured)
     book.derive(id, "s/s", "mean(growths)", lambda growths: growths.mean(), n=n, growths=growths)
+    for name, extreme in (("min", np.min), ("max", np.max)):
+        book.derive(f"{id}.{name}", "s/s", f"{name}(growths)", lambda growths, extreme=extreme: extreme(growths),
+                    n=len(growths), growths=growths)  # fmt: skip

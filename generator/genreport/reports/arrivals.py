@@ -27,7 +27,8 @@ class Pace:
     """One engine's levels by rising rate, and where it stops keeping up.
 
     `case`: `all` kept up, `some` did up to `held` and not at `broke`, `none` did, `unknown`; `failed` are levels with failures,
-    `lost` those that say nothing of the engine, for it is the client that fell behind.
+    `lost` those that say nothing of the engine, for it is the client that fell behind. `torn` is a level whose repeats disagree
+    on whether it keeps up.
     """
 
     engine: str
@@ -38,6 +39,7 @@ class Pace:
     failed: tuple[str, ...]
     refused: bool  # at `broke` it is failures that say so
     lost: tuple[str, ...]
+    torn: str | None
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,7 @@ def _page(figures: Figures, test: TestView, place: str) -> Page:
     paces = [_pace(figures, engine, test.levels_of(engine)) for engine in test.engines]
     levels = [(pace.engine, level) for pace in paces for level in pace.levels]
     rows, limits, rates = ArrivalRows(figures), _limits(figures, test), _over_time(figures, paces)
+    first = test.levels_of(test.engines[0])[0]
     late = {flag.scope for flag in figures.flags if flag.kind == "sent_late"}
     drawn = rows.limits((held.slo.percentile, held.limit) for held in limits if held.slo.figure == "ttft")
     context = {
@@ -91,7 +94,9 @@ def _page(figures: Figures, test: TestView, place: str) -> Page:
         ),
         "over_time": arrivals_time.over_time(_panels(rates, rows.over_time), drawn),
         "failures": arrivals_time.failures(_panels(rates, rows.failures)),
-        "process": test.levels_of(test.engines[0])[0].repeats[0].facts.arrivals.process,
+        "first": first,
+        "process": first.repeats[0].facts.arrivals.process,
+        "mixed": first.repeats[0].facts.mixed,
         "late": [(pace.engine, level) for pace in paces for level in pace.levels if level in late],
         "flags": [flag for flag in figures.flags if flag.scope.startswith(f"{test.id}.")],
         "charts": Drawn(
@@ -134,7 +139,14 @@ def _pace(figures: Figures, engine: str, levels: tuple[LevelView, ...]) -> Pace:
     failed = tuple(id for id in ids if figures.ledger[f"{id}.failed"].value)
     refused = broke is not None and turns_away(figures, broke)
     lost = tuple(id for id in ids if client_fell_behind(figures, id))
-    return Pace(engine, ids, case, before[-1] if before else None, broke, failed, refused, lost)
+    return Pace(engine, ids, case, before[-1] if before else None, broke, failed, refused, lost, _torn(figures, known))
+
+
+def _torn(figures: Figures, levels: Sequence[str]) -> str | None:
+    """The first level at which waits grow in some repeats and not in others."""
+    ends = {id: [figures.ledger[f"{id}.due_growth.{name}"].value for name in ("min", "max")] for id in levels
+            if f"{id}.due_growth.min" in figures.ledger}  # fmt: skip
+    return next((id for id, (low, high) in ends.items() if low <= GROWS < high), None)
 
 
 def keeps_up(figures: Figures, level: str) -> bool | None:
