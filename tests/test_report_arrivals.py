@@ -265,6 +265,28 @@ def test_how_requests_come_is_told(tmp_path, load, said):
     assert said in text
 
 
+@pytest.mark.parametrize(
+    ("to_rate", "said"),
+    [
+        (8, "vllm-bf16 keeps up while the rate goes from 2 req/s to 8 req/s: the first token comes"),
+        (
+            40,
+            "vllm-bf16 falls behind while the rate goes from 2 req/s to 40 req/s: the wait for the first token grows by",
+        ),
+    ],
+)
+def test_a_ramp_is_judged_as_a_whole_and_named_by_its_ends(tmp_path, to_rate, said):
+    load = arriving(2, requests=200, process="ramp", to_rate=to_rate)
+    figures = figures_of(tmp_path, load, slos=(QUICK | {"below_ms": 1},))
+    text = read(figures)
+    assert said in text
+    assert "none; at " in text
+    assert "the mean of the ramp, it is" in text
+    (page,) = arrivals.pages(figures)
+    # over one rate there is nothing to draw, over the time of the load there is
+    assert (page.context["charts"]["waits"], len(page.context["over_time"])) == (None, 1)
+
+
 def test_a_rate_at_which_repeats_disagree_is_named(tmp_path):
     slow = lambda engine, c, repeat: (0.05, 0.02 if repeat == 1 else 0.04)  # noqa: E731
     text = read(figures_of(tmp_path, arriving(2, 10), repeats=2, latency=slow))

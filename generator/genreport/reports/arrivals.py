@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from genreport.charts import Row, arrivals_time
+from genreport.charts import Chart, Row, arrivals_time
 from genreport.charts.arrivals import achieved, waits
 from genreport.figures import Figures, LevelView, TestView
 from genreport.figures.arriving import limit_of, searched, statistic
 from genreport.figures.choosing import Slo, slos
 from genreport.provenance import Quantity
-from genreport.reports.arrival_rows import ArrivalRows
+from genreport.reports.arrival_rows import ArrivalRows, Levels
 from genreport.reports.page import Drawn, Page, crewed, repeated
 
 # the wait may grow by so much in each second of load before an engine counts as falling behind
@@ -95,15 +95,21 @@ def _page(figures: Figures, test: TestView, place: str) -> Page:
         "over_time": arrivals_time.over_time(_panels(rates, rows.over_time), drawn),
         "failures": arrivals_time.failures(_panels(rates, rows.failures)),
         "first": first,
+        "several": len({_name(level) for _, level in levels}) > 1,
         "process": first.repeats[0].facts.arrivals.process,
         "mixed": first.repeats[0].facts.mixed,
         "late": [(pace.engine, level) for pace in paces for level in pace.levels if level in late],
         "flags": [flag for flag in figures.flags if flag.scope.startswith(f"{test.id}.")],
-        "charts": Drawn(
-            achieved=achieved(rows.achieved(levels)), waits=waits(rows.waits(levels, ("p50", "p99")), drawn)
-        ),
+        "charts": Drawn(_over_rates(rows, levels, drawn)),
     }
     return Page(f"{place}/index.md", "arrivals.md", context)
+
+
+def _over_rates(rows: ArrivalRows, levels: Levels, limits: list[Row]) -> dict[str, Chart | None]:
+    """What is drawn over the rates: where there is but one, nothing."""
+    if len({row["arrivals"] for row in rows.achieved(levels)}) < 2:
+        return {}
+    return {"achieved": achieved(rows.achieved(levels)), "waits": waits(rows.waits(levels, ("p50", "p99")), limits)}
 
 
 def _panels(rates: dict[str, list[tuple[str, str]]], rows: Callable[[str, str], list[Row]]) -> list[list[Row]]:
