@@ -47,7 +47,7 @@ browser:
 	@sh tests/browser.sh
 
 lock:  ## pin anew
-	$(BIN)/pip-compile --quiet --extra dev --extra llamacpp --generate-hashes --no-emit-index-url \
+	$(BIN)/pip-compile --quiet --extra dev --extra hosts --extra llamacpp --generate-hashes --no-emit-index-url \
 		--no-emit-find-links --no-emit-trusted-host --allow-unsafe --strip-extras \
 		--output-file requirements.lock pyproject.toml
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from genreport.client import Call, Client, Clock
-from genreport.crew import Alone, Crew, Means, Pipe, pace_of, shares, together, workers_for
+from genreport.crew import Alone, Crew, Means, pace_of, pipes, shares, together, workers_for
 from genreport.errors import EngineError
 from genreport.plan import LevelPlan
 from genreport.records import Arrivals, ClientFacts, Request, Shape
@@ -104,7 +104,7 @@ def asked(count: int, tokens: int = 10) -> list[Call]:
 @asynccontextmanager
 async def crew(url: str, count: int) -> AsyncIterator[Crew]:
     target = Target(url=url, origin_us=0, headers={}, fresh_connections=False, ca=None, stall_s=10, request_s=60)
-    async with Crew([Pipe() for _ in range(count)], target, Clock(0)) as hired:
+    async with Crew(pipes(count), target, Clock(0)) as hired:
         yield hired
 
 

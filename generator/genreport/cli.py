@@ -97,8 +97,11 @@ def main() -> None:
 @click.option("--resume", is_flag=True, help="Go on with a round that broke off; what is sealed is not measured again.")
 @click.option("--quiet", is_flag=True, help="Say nothing but what went wrong.")
 @click.option("--json", "as_json", is_flag=True, help="Say it as JSON objects, one a line, on the standard output.")
+@click.option(
+    "--workers", metavar="ADDRESS", help="Let the workers of a dask cluster hold the loads, e.g. tcp://scheduler:8786."
+)
 @reports_errors
-def run(plan: str, out: str, resume: bool, quiet: bool, as_json: bool) -> None:
+def run(plan: str, out: str, resume: bool, quiet: bool, as_json: bool, workers: str | None) -> None:
     """Measure a round after PLAN (YAML); exit with 3 if a level does not meet the plan's conditions."""
     from genreport.progress import JsonLines, Progress, Quiet
     from genreport.runner import run as measure
@@ -106,7 +109,7 @@ def run(plan: str, out: str, resume: bool, quiet: bool, as_json: bool) -> None:
     if quiet and as_json:
         raise click.UsageError("--quiet and --json exclude each other")
     shown = JsonLines() if as_json else Quiet() if quiet else Progress()
-    measure(Path(plan), Path(out), resume=resume, progress=shown)
+    measure(Path(plan), Path(out), resume=resume, progress=shown, scheduler=workers)
 
 
 @main.group(cls=Commands)

@@ -201,12 +201,20 @@ class SearchStep(Record):
     high: float
 
 
+class HostClock(Record):
+    """How far the CLOCK_MONOTONIC of a worker's host was ahead of the recorder's, and by how much that may be wrong."""
+
+    offset_us: int
+    error_us: int
+
+
 class ClientFacts(Record):
     """What the client can say about its own honesty in one repeat of a level.
 
     `lag_us`: how late the event loop woke from each of a series of sleeps of `lag_period_us`; `cpu_us` and `wall_us`
     from the first measured request's due time to the last one's end; `slept_us`: how long the machine was suspended then.
     Several `workers` (`None` = one process): the lag is that of the latest of them, the processor time that of all.
+    `hosts`: the clocks of the hosts they ran on, where that was not the recorder's.
     """
 
     KEPT = frozenset({"lag_us"})
@@ -217,6 +225,7 @@ class ClientFacts(Record):
     wall_us: int
     slept_us: int | None = None
     workers: int | None = None
+    hosts: list[HostClock] | None = None
 
 
 class LevelFacts(Record):

@@ -7,16 +7,16 @@ import errno
 import os
 import signal
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from genreport import __version__, rounds, wire
 from genreport.ceiling import client_ceiling
-from genreport.crew import Means
+from genreport.crew import Means, hosts
 from genreport.engines.process import pinned
-from genreport.errors import ConditionError, EngineError, RoundError
+from genreport.errors import ConditionError, EngineError, OptionError, RoundError
 from genreport.machine import cpu_set, machine_facts, measure_ceilings
 from genreport.plan import Engine, LaunchGroup, Met, Plan, PlannedTest, read_plan
 from genreport.progress import Progress, Silent
@@ -34,15 +34,24 @@ LOOPBACK = ("localhost", "127.0.0.1", "::1")
 UNITS = {"bandwidth": "B/s", "flops": "FLOP/s"}
 
 
-def run(plan_path: str | Path, out: str | Path, *, resume: bool = False, progress: Silent | None = None) -> None:
+def run(
+    plan_path: str | Path,
+    out: str | Path,
+    *,
+    resume: bool = False,
+    progress: Silent | None = None,
+    scheduler: str | None = None,
+) -> None:
     """Records the plan's round into a folder and seals it, with live progress unless another display is given.
 
+    `scheduler` is the address of a dask cluster whose workers hold the loads.
     Ctrl-C, SIGTERM and a lost terminal end it with KeyboardInterrupt and every finished level kept. Raises PlanError and
     RoundError before anything is written, EngineError at the end when an engine had to be given up, and ConditionError
     when a level does not meet the plan's `fail_on`.
     """
     with progress or Progress() as shown:
-        recording = Recording(read_plan(plan_path), Path(out), shown)
+        recording = Recording(read_plan(plan_path), Path(out), shown, scheduler)
+        recording.look()
         recording.read_models()
         recording.open(resume)
         shown.started(str(recording.round.path), len(recording.planned), len(recording.ahead()))
@@ -55,8 +64,9 @@ def run(plan_path: str | Path, out: str | Path, *, resume: bool = False, progres
 class Recording:
     """One round on its way to disk; `plan` keeps its variables as written, `acting` has them expanded."""
 
-    def __init__(self, plan: Plan, out: Path, progress: Silent) -> None:
+    def __init__(self, plan: Plan, out: Path, progress: Silent, scheduler: str | None = None) -> None:
         self.plan, self.acting = plan, plan.expanded()
+        self._scheduler = scheduler
         self.redactor = Redactor(self.acting.redact, plan.secrets(), self.acting.words())
         self.round = RoundWriter(out, self.redactor.value)
         self.sink = Sink(self.round, progress)
@@ -77,6 +87,17 @@ class Recording:
         """What is still to be measured, in order."""
         done = self.round.sealed_levels()
         return [step for step in self.planned if step.key not in done]
+
+    def look(self) -> None:
+        """Whether the workers that shall hold the loads are there, and can: OptionError."""
+        if self._scheduler is None:
+            return
+        if by_time := [step.key for step in self.planned if step.level.requests is None and not step.level.arrivals]:
+            cure = "give it `requests`"
+            raise OptionError(
+                f"{by_time[0]}: a closed loop by time cannot be shared out", where=hosts.OPTION, cure=cure
+            )
+        wire.run(hosts.look(self._scheduler))
 
     def read_models(self) -> None:
         """Reads the model files that will be needed, so that a broken one is known before anything is written."""
@@ -144,7 +165,7 @@ class Recording:
         self.sink.progress.begin(_work(self.ahead()))
         try:
             with _client_pinned(self.acting):
-                wire.run(self._launches(self._means()))
+                wire.run(self._launches())
         except (KeyboardInterrupt, asyncio.CancelledError):
             kept = len(self.planned) - len(self.ahead())
             self.sink.progress.say(f"stopped; {kept} of {len(self.planned)} repeats are kept, --resume goes on")
@@ -156,13 +177,24 @@ class Recording:
         ceiling = client.events / client.wall_us * 1e6 if client else None
         return Means(self.acting.workers, len(cores), _free(self.acting, cores), ceiling)
 
-    async def _launches(self, means: Means) -> None:
+    @asynccontextmanager
+    async def _held(self) -> AsyncIterator[Means]:
+        """What loads are held with: processes of this machine, or workers of a dask cluster."""
+        if self._scheduler is None:
+            yield self._means()
+            return
+        async with hosts.reached(self._scheduler) as found:
+            count = len(found.addresses)
+            yield Means(wanted=count, cores=count, links=found.links)
+
+    async def _launches(self) -> None:
         task = asyncio.current_task()
         assert task is not None
         for number in _endings():
             asyncio.get_running_loop().add_signal_handler(number, task.cancel)
-        for group, as_written in self.groups:
-            await self._launch(group, as_written, means)
+        async with self._held() as means:
+            for group, as_written in self.groups:
+                await self._launch(group, as_written, means)
 
     async def _launch(self, group: LaunchGroup, as_written: LaunchGroup, means: Means) -> None:
         """The levels of a launch; an engine that dies is started again for the next one, unless it keeps dying."""

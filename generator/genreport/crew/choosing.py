@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from genreport.crew.hands import Link
 from genreport.plan import LevelPlan
 from genreport.records import Request
 
@@ -17,13 +19,14 @@ class Means:
     """What loads can be held with.
 
     `wanted`: processes that the plan asks for. `cores` may be used, `free` of them by no engine. `ceiling`: events a second
-    that one process reads at most, where it was measured.
+    that one process reads at most, where it was measured. `links`: the ways to workers on other hosts, where those hold all.
     """
 
     wanted: int | None = None
     cores: int = 1
     free: int = 1
     ceiling: float | None = None
+    links: Callable[[int], Sequence[Link]] | None = None
 
 
 def workers_for(level: LevelPlan, pace: float, means: Means) -> int:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from genreport.client import Call
-from genreport.records import ClientFacts, Request
+from genreport.records import ClientFacts, HostClock, Request
 from genreport.worker import FACTS, RECORD, Share, Target, message, order
 
 PATIENCE_S = 3.0  # what a worker gets to hand over and end in
@@ -19,7 +19,9 @@ OnDone = Callable[[Request], None]
 
 
 class Link(Protocol):
-    """The way to a worker, wherever it is."""
+    """The way to a worker, wherever it is; `host` tells how a clock of another host stands to ours."""
+
+    host: HostClock | None
 
     async def open(self, target: Target) -> None:
         """Starts it."""
@@ -42,10 +44,12 @@ class Link(Protocol):
 class Pipe:
     """The way to a worker process of this machine: a socket that is its standard input."""
 
+    host = None
+
     async def open(self, target: Target) -> None:
         ours, theirs = socket.socketpair()
         with theirs:
-            self.process = _started(theirs)
+            self.process = started(theirs)
         self._reader, self._writer = await asyncio.open_unix_connection(sock=ours)
         self.send(order(target))
 
@@ -77,10 +81,15 @@ class Pipe:
         return f"exit code {self.process.poll()}"
 
 
-def _started(given: socket.socket) -> subprocess.Popen[bytes]:
-    """In a session of its own: what a terminal sends to all its processes is for the parent."""
+def started(given: socket.socket) -> subprocess.Popen[bytes]:
+    """A worker's process, in a session of its own: what a terminal sends to all its processes is for the parent."""
     command = [sys.executable, "-m", "genreport.worker"]
     return subprocess.Popen(command, stdin=given, stdout=subprocess.DEVNULL, start_new_session=True)
+
+
+def pipes(count: int) -> list[Pipe]:
+    """Ways to so many processes of this machine."""
+    return [Pipe() for _ in range(count)]
 
 
 class Hand:

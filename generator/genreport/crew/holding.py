@@ -93,7 +93,8 @@ class Crew:
 
     def facts(self, own: ClientFacts) -> ClientFacts:
         """What the workers of the last load say of themselves, and of this process its processor time."""
-        return together(own, self._facts, self._at_work)
+        clocks = [hand.link.host for hand in self._hands[: self._at_work] if hand.link.host]
+        return together(own, self._facts, self._at_work).model_copy(update={"hosts": clocks or None})
 
     async def _hold(self, shared: Callable[[int], list[Share]], on_done: OnDone) -> None:
         living = [hand for hand in self._hands if hand.alive][: self._count]

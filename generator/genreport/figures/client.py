@@ -77,7 +77,9 @@ def _load(book: Book, level: LevelView) -> None:
     if not book.value("machine.client_ceiling") or book.value(throughput) is None:
         return
     inputs = {"throughput": throughput, "ceiling": "machine.client_ceiling"}
-    if book.value(workers) is None:
+    if any(files.facts.client.hosts for _, files, _ in level.each()):
+        book.missing(f"{level.id}.client_load", "share", "throughput / ceiling", say("missing.other_hosts"))
+    elif book.value(workers) is None:
         book.derive(f"{level.id}.client_load", "share", "throughput / ceiling",
                     lambda throughput, ceiling: throughput / ceiling, **inputs)  # fmt: skip
     else:

@@ -17,7 +17,7 @@ from typing import Any
 from genreport import rounds
 from genreport.arrivals import BLOCK, Arrival
 from genreport.client import Call, Client, Clock
-from genreport.crew import PACE, Alone, Crew, Means, Pipe, pace_of, workers_for
+from genreport.crew import PACE, Alone, Crew, Means, pace_of, pipes, workers_for
 from genreport.engines import sampled
 from genreport.engines.server import Samples, Server
 from genreport.errors import EngineError
@@ -206,11 +206,11 @@ class Session:
     def _holder(self, step: Step, clock: Clock) -> Alone | Crew:
         """Who holds the load: this process, or as many as may be needed; how many are is known after the warm-up."""
         most = workers_for(step.level, PACE, self.means)
-        if most == 1:
+        if most == 1 and not self.means.links:
             return Alone(Client(self.engine.url, verify=verification(self.engine), **self._manner(step)), clock)
         ca = Path(self.engine.ca_file).read_text("ascii", "ignore") if self.engine.ca_file else None
         target = Target(url=self.engine.url, origin_us=clock.origin_us, ca=ca, **self._manner(step))
-        return Crew([Pipe() for _ in range(most)], target, clock)
+        return Crew((self.means.links or pipes)(most), target, clock)
 
     def _manner(self, step: Step) -> dict[str, Any]:
         """How clients ask; connections opened by the warm-up stay open for the measured requests."""
