@@ -160,7 +160,10 @@ def test_an_empty_section_is_found():
     [
         ("a length sweep only", "This round has no concurrency sweep."),
         ("all failed", "No request of the concurrency sweep succeeded."),
-        ("nothing stated", "their throughput cannot be told (n/a: the server gave no token count for some requests)"),
+        (
+            "nothing stated",
+            "their throughput cannot be told (n/a: the server gave no token count for some requests, and none was had afterwards)",
+        ),
         (
             "one level only",
             "At C = 4, the only common load with results, vllm-bf16 is the fastest with 164 tok/s (against",

@@ -36,6 +36,8 @@ def of_level(book: Book, level: LevelView, before: LevelView | None) -> Iterator
         yield flag
     if book.value(f"{id}.short_outputs"):
         yield Flag(id, "short", (f"{id}.short_outputs", f"{id}.output_tokens_share"))
+    if "tokens_retokenized" in book[f"{id}.output_tokens"].notes:
+        yield Flag(id, "retokenized", (f"{id}.output_tokens",))
     if (book.value(f"{id}.prefix_hit_share") or 0) > PREFIX_HITS:
         yield Flag(id, "prefix_cache", (f"{id}.prefix_hit_share",))
     if (book.value(f"{id}.in_flight_ratio") or 1) < FLIGHT:
