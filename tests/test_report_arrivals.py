@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -188,6 +189,9 @@ def test_many_rates_are_drawn_about_the_limits_first(tmp_path):
     figures = figures_of(tmp_path, arriving(*sorted(rates), requests=16))
     (page,) = arrivals.pages(figures)
     assert len(page.context["over_time"]) == arrivals.PANELS
+    assert "A drawing for the lowest and the highest rate, those about each engine's limit and some between" in read(
+        figures
+    )
     (pace,) = page.context["paces"]
     titles = [chart.spec["usermeta"]["title"] for chart in page.context["over_time"]]
     for level in (pace.held, pace.broke, pace.levels[0], pace.levels[-1]):
@@ -245,6 +249,16 @@ def test_a_limit_of_the_plan_that_holds_requests_back_is_not_the_client_being_la
     text = read(figures)
     assert "vllm-bf16 keeps up with 2 req/s and falls behind at 4 req/s" in text
     assert "mostly their wait for room" in text
+
+
+@pytest.mark.parametrize("rates", [(1, 2, 4, 8, 12), range(1, 16)])
+def test_no_page_of_three_engines_is_heavier_than_a_page_may_be(tmp_path, rates):
+    engines = (VLLM, LLAMA, replace(VLLM, id="third", baseline=False))
+    load = arriving(*rates, requests=120, process="poisson", queue=6)
+    figures = compute(compose_round(tmp_path / "composed", tests=(load,), engines=engines, slos=(QUICK,))).for_pages
+    (page,) = arrivals.pages(figures)
+    assert len(page.context["over_time"]) == min(len(rates), arrivals.LINES // 3)
+    assert len(write(page, figures.ledger, shared_context(figures)).text.encode()) < 380_000
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,9 @@ from genreport.reports.page import Drawn, Page, crewed, repeated
 GROWS = 0.05
 # and so may the share of requests that fail: an engine that turns requests away keeps its waits short
 FAILS = 0.05
-# rates that are drawn over time: beyond, those about each engine's limit and others evenly between
-PANELS = 12
+# rates that are drawn over time, fewer where several engines are in each drawing: beyond, those about each engine's limit and
+# others evenly between
+PANELS, LEAST, LINES = 12, 5, 18
 
 
 @dataclass(frozen=True)
@@ -96,6 +97,7 @@ def _page(figures: Figures, test: TestView, place: str) -> Page:
         "failures": arrivals_time.failures(_panels(rates, rows.failures)),
         "first": first,
         "several": len({_name(level) for _, level in levels}) > 1,
+        "thinned": len(rates) < len({_name(level) for _, level in levels}),
         "process": first.repeats[0].facts.arrivals.process,
         "mixed": first.repeats[0].facts.mixed,
         "late": [(pace.engine, level) for pace in paces for level in pace.levels if level in late],
@@ -123,10 +125,11 @@ def _over_time(figures: Figures, paces: Sequence[Pace]) -> dict[str, list[tuple[
     for level, engine in ((level, pace.engine) for pace in paces for level in pace.levels):
         found.setdefault(_name(level), []).append((engine, level))
     order = sorted(found, key=lambda name: figures.ledger[f"{found[name][0][1]}.arrival_rate"].value or 0)
-    if len(order) > PANELS:
+    most = min(PANELS, max(LEAST, LINES // len(paces)))
+    if len(order) > most:
         about = [_name(level) for pace in paces for level in (pace.held, pace.broke) if level]
-        even = [order[k * (len(order) - 1) // (PANELS - 1)] for k in range(PANELS)]
-        kept = list(dict.fromkeys([order[0], order[-1], *about, *even]))[:PANELS]
+        even = [order[k * (len(order) - 1) // (most - 1)] for k in range(most)]
+        kept = list(dict.fromkeys([order[0], order[-1], *about, *even]))[:most]
         order = [name for name in order if name in kept]
     return {name: found[name] for name in order}
 
