@@ -10,17 +10,20 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from genreport import runner
 from genreport.client import Call, Client, Clock
 from genreport.crew import Alone, Crew, Means, pace_of, pipes, shares, together, workers_for
 from genreport.errors import EngineError
-from genreport.plan import LevelPlan
+from genreport.plan import LevelPlan, read_plan
 from genreport.records import Arrivals, ClientFacts, Request, Shape
 from genreport.worker import Target
 from test_load import calls
+from test_runner import engine, plan_of
 
 SHAPE = Shape(input=8, output=100)
 ROOMY = Means(cores=8, free=8, ceiling=50_000)
@@ -57,6 +60,23 @@ def arriving(requests: int = 10_000, **fields) -> LevelPlan:
 ])  # fmt: skip
 def test_more_than_one_process_holds_a_load_only_where_it_is_large_and_cores_are_free(level, pace, means, count):
     assert workers_for(level, pace, means) == count
+
+
+@pytest.mark.parametrize(("engines", "free"), [
+    ([{"cpus": "0"}], 3),
+    ([{"cpus": "0,1"}, {"cpus": "1-2"}], 1),
+    ([{"cpus": "0"}, {}], 1),  # the second may use any
+    ([{"url": "http://gpu-box:8000"}], 4),
+    ([{"url": "http://localhost:8000"}], 1),
+])  # fmt: skip
+def test_cores_are_free_where_no_engine_of_this_machine_may_use_them(tmp_path: Path, engines, free) -> None:
+    made = []
+    for number, given in enumerate(engines):
+        plain = engine(8000 + number, id=f"e{number}", **{k: v for k, v in given.items() if k == "url"})
+        plain["launch"] |= {k: v for k, v in given.items() if k == "cpus"}
+        made.append({k: v for k, v in plain.items() if k != "launch" or "url" not in given})
+    plan = read_plan(plan_of(tmp_path, *made), on_this_machine=False)
+    assert runner._free(plan, {0, 1, 2, 3}) == free
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 8])
@@ -189,8 +209,8 @@ async def test_a_load_by_time_gives_up_when_nobody_is_there_any_more():
     with null_server(0, 0) as url:
         pass
     async with crew(url, 2) as hired:
-        await hired.open([call.due(0) for call in asked(100)], records.append, 4, 5)
-    assert 10 <= len(records) < 30
+        await hired.open([call.due(call.index * 5000) for call in asked(400)], records.append, None, 5)
+    assert 10 <= len(records) < 200  # each of the two has five, and those of the moments until they are read
     assert {record.failure.kind for record in records} == {"connect"}
 
 

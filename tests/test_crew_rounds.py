@@ -9,8 +9,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from genreport import figures, rounds
+from genreport import figures, rounds, runner
 from genreport.audit import audit
+from genreport.crew import Means
 from genreport.progress import JsonLines, Silent
 from genreport.publish import publish
 from genreport.records import Request
@@ -53,6 +54,30 @@ def test_two_workers_record_the_round_that_one_process_does(tmp_path: Path, port
         assert sent(found, name) == sent(alone, name)
     told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [(each["completed"], each["failed"]) for each in told if each["event"] == "level"] == [(6, 0)] * 4
+
+
+@pytest.mark.parametrize(("ceiling", "warmup", "workers"), [
+    (20_000, 2, None),  # whatever the warm-up may say, one process is enough
+    (2_000, 2, 1),  # two were hired, for all that was known, and the warm-up says that one is enough
+    (100, 2, 3),  # no more than there are cores for
+    (2_000, 0, 2),  # no warm-up, no word
+])  # fmt: skip
+def test_without_a_word_of_the_plan_the_warm_up_decides_how_many_hold_a_load(
+    tmp_path: Path,
+    port: int,  # noqa: F811
+    monkeypatch,
+    ceiling: float,
+    warmup: int,
+    workers: int | None,
+) -> None:
+    monkeypatch.setattr(runner.Recording, "_means", lambda _: Means(cores=4, free=4, ceiling=ceiling))
+    tests = [sweep(levels=[4], repeats=1, warmup=warmup)]
+    found = measured(plan_of(tmp_path, engine(port, "--gap-s", "0.03"), tests=tests), tmp_path / "round")
+    (level,) = found.levels
+    requests = found.requests(level)
+    assert level.facts.client.workers == workers
+    assert len(requests) == 6 + warmup
+    assert all(request.failure is None for request in requests)
 
 
 def test_an_open_loop_by_two_workers_is_recorded_end_to_end(tmp_path: Path, port: int) -> None:  # noqa: F811

@@ -16,10 +16,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from genreport import rounds, wire
+from genreport import figures, rounds, wire
+from genreport.audit import audit
 from genreport.client import Clock
 from genreport.crew import Crew, hosts
 from genreport.errors import OptionError
+from genreport.publish import publish
 from genreport.records import Request
 from genreport.worker import Target
 from test_crew import asked, facts, lags_us, null_server, what
@@ -141,7 +143,13 @@ async def test_a_host_that_is_gone_is_noticed_and_leaves_no_process():
     assert "worker 1 of 2 died (its host is gone)" in remark
 
 
-def test_a_round_by_two_hosts_is_recorded_end_to_end(tmp_path: Path, port: int, scheduler: str) -> None:  # noqa: F811
+def test_a_round_by_two_hosts_is_recorded_end_to_end(
+    tmp_path: Path,
+    port: int,  # noqa: F811
+    scheduler: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("genreport.ceiling.SECONDS", 0.3)
     tests = [sweep(repeats=1), open_test(rates=[100], arrivals="constant", duration_s=0.2)]
     found = measured(plan_of(tmp_path, engine(port), tests=tests), tmp_path / "round", scheduler=scheduler)
     assert list(rounds.check(found.path)) == []
@@ -151,6 +159,10 @@ def test_a_round_by_two_hosts_is_recorded_end_to_end(tmp_path: Path, port: int, 
         assert len(clocks) == level.facts.client.workers
         assert all(abs(clock.offset_us) <= clock.error_us + 1 for clock in clocks)
         assert all(request.failure is None for request in found.requests(level))
+    ledger = figures.compute(found).ledger
+    assert ledger["concurrency.fake.c4.client_workers"].value == 2
+    assert ledger["concurrency.fake.c4.client_load"].reason.startswith("workers on other hosts held the load")
+    assert audit(publish([found.path], tmp_path / "site").path).failures == []
     assert scheduler.removeprefix("tcp://") not in "".join(
         file.read_text("utf-8", "ignore") for file in found.path.rglob("*.json")
     )
