@@ -66,11 +66,12 @@ class Crew:
 
     async def __aenter__(self) -> Crew:
         try:
-            for hand in self._hands:
-                await hand.hire(self._target)
-        except BaseException:
+            async with asyncio.TaskGroup() as group:
+                for hand in self._hands:
+                    group.create_task(hand.hire(self._target))
+        except BaseException as error:
             await self.__aexit__()
-            raise
+            raise first(error) from error
         return self
 
     async def __aexit__(self, *exc: object) -> None:

@@ -127,9 +127,11 @@ class Host:
         try:
             async with asyncio.timeout(REACH_S):
                 await self._open(target)
-        except Exception as error:  # whatever dask makes of it
+        except BaseException as error:
             await self.close()
-            raise EngineError("a worker's host cannot be reached", cure="look at the dask scheduler") from error
+            if isinstance(error, Exception):  # whatever dask makes of it
+                raise EngineError("a worker's host cannot be reached", cure="look at the dask scheduler") from error
+            raise
 
     async def _open(self, target: Target) -> None:
         self.host = await aligned(lambda: self._there(monotonic_us))
