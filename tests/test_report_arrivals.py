@@ -88,7 +88,7 @@ def test_failures_are_said_beside_the_answer(tmp_path):
     failures = lambda engine, level, repeat, index: Failure(kind="http", status=503) if index == 5 else None  # noqa: E731
     text = read(figures_of(tmp_path, arriving(2, 4), failures=failures))
     assert "keeps up at every rate measured" in text
-    assert "Requests failed at 2 req/s (1 of 40 a repeat), and at other rates." in text
+    assert "Requests failed at 2 req/s (1; 39 completed), and at other rates." in text
 
 
 @pytest.mark.parametrize("every", [1, 3])
@@ -419,6 +419,21 @@ def test_levels_rise_by_their_rates_and_stand_beside_a_sweep(tmp_path):
     assert [level.rpartition(".")[2] for level in page.context["paces"][0].levels] == ["q2", "q4", "q20"]
     for each in all_pages(figures):
         write(each, figures.ledger, shared_context(figures))
+
+
+GOLDEN = Path(__file__).parent / "golden" / "arrivals.txt"
+
+
+def test_the_page_of_drawn_arrivals_and_an_overloaded_engine_reads_as_its_golden_one(tmp_path):
+    """What a reader sees, without markup; a difference leaves the new text beside the old one."""
+    load = arriving(2, 4, 20, requests=60, process="poisson", queue=6)
+    figures = figures_of(tmp_path, load, engines=(VLLM, LLAMA), repeats=2, slos=(QUICK,))
+    (page,) = arrivals.pages(figures)
+    markup = re.sub(r"<[^>]+>", " ", write(page, figures.ledger, shared_context(figures)).text)
+    seen = "\n".join(line for line in (" ".join(line.split()) for line in markup.split("\n")) if line) + "\n"
+    if not GOLDEN.is_file() or GOLDEN.read_text("utf-8") != seen:
+        GOLDEN.with_suffix(".txt.new").write_text(seen, "utf-8")
+        pytest.fail(f"{GOLDEN.name} reads differently; compare it with {GOLDEN.name}.new")
 
 
 def test_a_whole_site_of_an_open_loop_holds_its_audit(tmp_path, monkeypatch):

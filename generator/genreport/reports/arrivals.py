@@ -27,9 +27,9 @@ PANELS, LEAST, LINES = 12, 5, 18
 class Pace:
     """One engine's levels by rising rate, and where it stops keeping up.
 
-    `case`: `all` kept up, `some` did up to `held` and not at `broke`, `none` did, `unknown`; `failed` are levels with failures,
-    `lost` those that say nothing of the engine, for it is the client that fell behind. `torn` is a level whose repeats disagree
-    on whether it keeps up.
+    `case`: `all` kept up, `some` did up to `held` and not at `broke`, `none` did, `unknown`. `failed` are levels with failures,
+    without one that is said to break by them; `lost` those where it is the client that fell behind;
+    `torn` is a level whose repeats disagree on whether it keeps up.
     """
 
     engine: str
@@ -96,6 +96,7 @@ def _page(figures: Figures, test: TestView, place: str) -> Page:
         "over_time": arrivals_time.over_time(_panels(rates, rows.over_time), drawn),
         "failures": arrivals_time.failures(_panels(rates, rows.failures)),
         "first": first,
+        "failed": any(figures.ledger[f"{level}.failed"].value for _, level in levels),
         "several": len({_name(level) for _, level in levels}) > 1,
         "thinned": len(rates) < len({_name(level) for _, level in levels}),
         "process": first.repeats[0].facts.arrivals.process,
@@ -145,8 +146,8 @@ def _pace(figures: Figures, engine: str, levels: tuple[LevelView, ...]) -> Pace:
     broke = next((id for id in known if not kept[id]), None)
     before = known[: known.index(broke)] if broke else known
     case = "unknown" if not known else "all" if broke is None else "some" if before else "none"
-    failed = tuple(id for id in ids if figures.ledger[f"{id}.failed"].value)
     refused = broke is not None and turns_away(figures, broke)
+    failed = tuple(id for id in ids if figures.ledger[f"{id}.failed"].value and not (refused and id == broke))
     lost = tuple(id for id in ids if client_fell_behind(figures, id))
     return Pace(engine, ids, case, before[-1] if before else None, broke, failed, refused, lost, _torn(figures, known))
 
