@@ -92,20 +92,25 @@ class Server:
         print(f"served {self.served} from /home/someone/models with {self.options.say}", flush=True)
 
     async def stream(self, writer: asyncio.StreamWriter, body: dict[str, Any]) -> None:
-        asked, wanted = len(body["prompt"]), min(body["max_tokens"], self.options.stop_at)
+        asked, wanted = self.asked(body), min(body["max_tokens"], self.options.stop_at)
         self.prompt += asked
         for place in range(wanted):
             await asyncio.sleep(self.options.gap_s)
             self.generated += 1
             finish = (self.options.leak or "length") if place == wanted - 1 else None
-            choice = {"index": 0, "text": self.text(place), "finish_reason": finish}
+            said = {"delta": {"content": self.text(place)}} if "messages" in body else {"text": self.text(place)}
             ids = {} if self.options.no_usage else {"token_ids": [place + 300]}
-            await send(writer, json.dumps({"choices": [choice | ids]}))
+            await send(writer, json.dumps({"choices": [{"index": 0, **said, "finish_reason": finish} | ids]}))
         usage = {"prompt_tokens": asked, "completion_tokens": wanted, "total_tokens": asked + wanted}
         told = {"metrics": {self.options.leak: 1}} if self.options.leak else {}
         if not self.options.no_usage:
             await send(writer, json.dumps({"choices": [], "usage": usage, **told}))
         await send(writer, "[DONE]")
+
+    def asked(self, body: dict[str, Any]) -> int:
+        """Token ids, or words, of what was asked."""
+        text = " ".join(message["content"] for message in body["messages"]) if "messages" in body else body["prompt"]
+        return len(text.split() if isinstance(text, str) else text)
 
     def text(self, place: int) -> str:
         """What is to leak comes in two events."""

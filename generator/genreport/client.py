@@ -58,6 +58,8 @@ class Call:
     asked_output: int
     warmup: bool = False
     prompt: list[int] | None = None
+    conversation: int | None = None
+    turn: int | None = None
     due_us: int = 0
     # the body, and it as bytes: made beforehand, since between two requests of a place there is no time for it
     encoded: tuple[dict[str, Any], bytes] | None = field(default=None, repr=False, compare=False)
@@ -151,6 +153,8 @@ class Exchange:
         stamps_us = [read_us - origin_us for read_us in self._events_us]
         return Request(
             index=self.call.index,
+            conversation=self.call.conversation,
+            turn=self.call.turn,
             warmup=self.call.warmup,
             seed=self.call.seed,
             asked_input=self.call.asked_input,

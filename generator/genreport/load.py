@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator
 from itertools import takewhile
+from typing import TypeVar
 
 from genreport.client import Call, Client, Clock
 from genreport.desk import Desk, memory_settled
 from genreport.records import ClientFacts, Request
 
 LAG_PERIOD_US = 50_000
+# one conversation: it takes the answer to the turn before, `None` at first, and gives the call of the next turn
+Talk = Generator[Call, str | None, None]
+T = TypeVar("T")
 
 
 def suspended_ns() -> int | None:
@@ -101,6 +105,58 @@ async def open_loop(
         await _beside(desk, arrivals())
 
 
+async def conversations(
+    client: Client,
+    talks: Iterable[Talk],
+    concurrency: int,
+    think_s: float,
+    clock: Clock,
+    on_done: Callable[[Request], None],
+) -> None:
+    """Keeps `concurrency` conversations under way until they are used up; each record goes to `on_done`.
+
+    A turn is due `think_s` after the answer before it ended, and is made from that answer; the first one when its place
+    became free. A failed turn ends its conversation.
+    """
+    await client.open(concurrency)
+    with memory_settled():
+        desk, waiting, start_us = Desk(on_done), iter(talks), clock.now_us()
+
+        async def place() -> None:
+            due_us = start_us
+            for talk in waiting:
+                due_us = await _held(client, talk, due_us, round(think_s * 1e6), clock, desk)
+
+        async def places() -> None:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(concurrency):
+                    group.create_task(place())
+            desk.close()
+
+        await _beside(desk, places())
+
+
+async def _held(client: Client, talk: Talk, due_us: int, think_us: int, clock: Clock, desk: Desk) -> int:
+    """One conversation; returns when its last answer ended."""
+    end_us, call = due_us, next(talk, None)
+    while call is not None:
+        await until(due_us, clock)
+        exchange = await client.exchange(call.due(due_us), clock)
+        desk.take(exchange)
+        answer, end_us = await exchange.read(), exchange.end_us
+        call = None if answer.failure else _next_turn(talk, answer.text)
+        due_us = end_us + think_us
+    talk.close()
+    return end_us
+
+
+def _next_turn(talk: Talk, answer: str) -> Call | None:
+    try:
+        return talk.send(answer)
+    except StopIteration:
+        return None
+
+
 async def until(due_us: int, clock: Clock) -> None:
     """Returns when it is so late on the clock.
 
@@ -111,8 +167,8 @@ async def until(due_us: int, clock: Clock) -> None:
     await asyncio.sleep(0)  # those that are late must not keep the loop from reading
 
 
-def within(calls: Iterable[Call], clock: Clock, duration_s: float) -> Iterator[Call]:
-    """The calls that are taken before so much time has passed since the first was asked for."""
+def within(calls: Iterable[T], clock: Clock, duration_s: float) -> Iterator[T]:
+    """The calls, or conversations, that are taken before so much time has passed since the first was asked for."""
     end_us = clock.now_us() + duration_s * 1e6
     for call in calls:
         if clock.now_us() >= end_us:
@@ -129,8 +185,8 @@ class Patience:
     def seen(self, request: Request) -> None:
         self._refused = self._refused + 1 if request.failure and request.failure.kind == "connect" else 0
 
-    def calls(self, calls: Iterable[Call]) -> Iterator[Call]:
-        """The calls that are taken before."""
+    def calls(self, calls: Iterable[T]) -> Iterator[T]:
+        """The calls, or conversations, that are taken before."""
         return takewhile(lambda _: self._most is None or self._refused < self._most, calls)
 
 

@@ -26,6 +26,8 @@ CHOICE_KINDS = ROLE + CONTENT + REASONING + EMPTY
 EngineKind = Literal["vllm", "llamacpp", "sglang", "tgi", "ollama", "openai"]
 # kinds whose prompts are words unless the plan says otherwise: no token ids can be sent to all of their servers
 OF_WORDS = ("tgi", "ollama", "openai")
+# kinds that are asked in a dialect of their own; the others take messages at the OpenAI chat endpoint too
+OWN_DIALECT = ("tgi", "ollama")
 FailureKind = Literal["connect", "http", "stream", "error-event", "empty", "stall", "protocol"]
 
 # longest texts of others in a round, in characters
@@ -101,13 +103,16 @@ class Request(Record):
     """One request as the client saw it: one line of `requests.jsonl`.
 
     `gaps_us[k]` is the time from the event before (from `t0_us` for the first) to event k; events that shared one read
-    have a gap of 0. `tokens` is `None` where the server gives no per-event count.
+    have a gap of 0. `tokens` is `None` where the server gives no per-event count. `conversation` and `turn`, both from 0,
+    are of a request that is part of one.
     """
 
     KEPT = frozenset({"gaps_us", "kinds", "tokens"})
     LIMITS: ClassVar[dict[str, int]] = {"text": TEXT_LIMIT, "finish": MESSAGE_LIMIT}
 
     index: int = Field(ge=0)
+    conversation: int | None = Field(default=None, ge=0)
+    turn: int | None = Field(default=None, ge=0)
     warmup: bool = False
     seed: int
     asked_input: int = Field(gt=0)
@@ -208,6 +213,23 @@ class HostClock(Record):
     error_us: int
 
 
+class Conversations(Record):
+    """The conversations of a repeat as planned, and how many were begun.
+
+    `input` and `output` are tokens of each turn, `prefix` those that all conversations begin with; `unsent` counts turns that
+    were not sent, because one before them failed. With `chat` they went as messages to the chat endpoint, else as one text.
+    """
+
+    turns: int
+    input: int
+    output: int
+    prefix: int = 0
+    think_s: float = 0
+    chat: bool
+    begun: int | None = None
+    unsent: int | None = None
+
+
 class ClientFacts(Record):
     """What the client can say about its own honesty in one repeat of a level.
 
@@ -236,7 +258,7 @@ class LevelFacts(Record):
 
     format: Literal["genreport-level/1"] = LEVEL_FORMAT
     test: Id
-    kind: Literal["concurrency", "length", "cliff", "open"]
+    kind: Literal["concurrency", "length", "cliff", "open", "conversation"]
     engine: Id
     level: Id
     repeat: int = Field(ge=1)
@@ -244,11 +266,12 @@ class LevelFacts(Record):
     shape: Shape
     # requests of the level differ in length: `shape` is then their mean, rounded
     mixed: bool = False
-    # kept in flight; `None` in an open loop, where `arrivals` say when requests are due
+    # kept in flight, or conversations under way; `None` in an open loop, where `arrivals` say when requests are due
     concurrency: int | None = None
     arrivals: Arrivals | None = None
     duration_s: float | None = None
     search: SearchStep | None = None
+    conversations: Conversations | None = None
     requests: int
     warmup: int
     seed: int

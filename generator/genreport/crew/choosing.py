@@ -33,9 +33,10 @@ def workers_for(level: LevelPlan, pace: float, means: Means) -> int:
     """How many processes hold a level in which one request brings `pace` events a second.
 
     One, unless that is more than half of what one can read and no engine needs the cores: the parent, which writes, keeps
-    one of them. A closed loop that goes by time is held by one: nobody knows beforehand which calls it will take.
+    one of them. A closed loop that goes by time is held by one: nobody knows beforehand which calls it will take. So are
+    conversations, whose turns are made of answers.
     """
-    if level.arrivals is None and level.requests is None:
+    if level.alone or (level.arrivals is None and level.requests is None):
         return 1
     most = _streams(level)
     if means.wanted is not None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from genreport.client import Call, Client, Clock
 from genreport.crew.hands import Hand, Link, OnDone
 from genreport.errors import EngineError
-from genreport.load import closed_loop, first, open_loop
+from genreport.load import Talk, closed_loop, conversations, first, open_loop
 from genreport.records import ClientFacts, Failure, Request
 from genreport.tally import percentile
 from genreport.worker import Share, Target
@@ -44,6 +44,9 @@ class Alone:
         self, calls: Iterable[Call], on_done: OnDone, max_in_flight: int | None, refused: int | None
     ) -> None:
         await open_loop(self._client, calls, self._clock, on_done, max_in_flight)
+
+    async def conversations(self, talks: Iterable[Talk], at_once: int, think_s: float, on_done: OnDone) -> None:
+        await conversations(self._client, talks, at_once, think_s, self._clock, on_done)
 
     def facts(self, own: ClientFacts) -> ClientFacts:
         """What the client of the last load says of itself, given what this process does."""

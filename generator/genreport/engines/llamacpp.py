@@ -16,6 +16,7 @@ SLOTS: str | None = "/slots"
 TOKENIZE: str | None = "/tokenize"
 SAMPLING: str | None = None
 ASKED = openai.ASKED
+KEEPING = {"cache_prompt": True}
 SAMPLED = (
     "llamacpp:requests_processing",
     "llamacpp:requests_deferred",

@@ -21,6 +21,7 @@ TOKENIZE: str | None = None
 # sampling parameters of a plan, and `num_ctx`, go below this key of the body
 SAMPLING: str | None = "options"
 ASKED: dict[str, Any] = {"temperature": 0}
+KEEPING = openai.KEEPING
 SAMPLED: tuple[str, ...] = ()
 BUSY: tuple[str, ...] = ()
 

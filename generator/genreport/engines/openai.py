@@ -21,6 +21,8 @@ TOKENIZE: str | None = None
 SAMPLING: str | None = None
 # what every body asks of the sampler, as the facts of a level tell it
 ASKED: dict[str, Any] = {"temperature": 0, "ignore_eos": True}
+# what a turn of a conversation asks, so that the server may keep what it computed for the turns before
+KEEPING: dict[str, Any] = {}
 # gauges and counters sampled during a level, and those among them that are 0 when the server is idle
 SAMPLED: tuple[str, ...] = ()
 BUSY: tuple[str, ...] = ()

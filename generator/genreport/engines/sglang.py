@@ -19,6 +19,7 @@ SLOTS: str | None = None
 TOKENIZE: str | None = "/tokenize"
 SAMPLING: str | None = None
 ASKED = openai.ASKED
+KEEPING = openai.KEEPING
 SAMPLED = (
     "sglang:num_running_reqs",
     "sglang:num_queue_reqs",

@@ -12,6 +12,7 @@ from typing import Any
 from genreport.engines.sglang import (  # noqa: F401 (the rest is as for its OpenAI stream)
     BUSY,
     FRESH_CONNECTIONS,
+    KEEPING,
     KIND,
     METRICS,
     READY,

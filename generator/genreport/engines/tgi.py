@@ -21,6 +21,7 @@ TOKENIZE: str | None = "/tokenize"
 # sampling parameters of a plan go below this key of the body
 SAMPLING: str | None = "parameters"
 ASKED: dict[str, Any] = {"do_sample": False}
+KEEPING = openai.KEEPING
 SAMPLED = ("tgi_batch_current_size", "tgi_queue_size")
 BUSY = SAMPLED
 

@@ -16,6 +16,7 @@ SLOTS: str | None = None
 TOKENIZE: str | None = "/tokenize"
 SAMPLING: str | None = None
 ASKED = openai.ASKED
+KEEPING = openai.KEEPING
 SAMPLED = (
     "vllm:num_requests_running",
     "vllm:num_requests_waiting",

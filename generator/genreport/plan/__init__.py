@@ -7,11 +7,13 @@ from genreport.plan.engines import CeilingPlan, Engine, LaunchPlan
 from genreport.plan.levels import (
     CliffTest,
     ConcurrencyTest,
+    ConversationTest,
     LengthTest,
     LevelPlan,
     Met,
     OpenTest,
     PlannedTest,
+    asked_input,
     level_seed,
 )
 from genreport.plan.model import Hypothesis, LaunchGroup, Plan, Slo
@@ -21,6 +23,7 @@ __all__ = [
     "CeilingPlan",
     "CliffTest",
     "ConcurrencyTest",
+    "ConversationTest",
     "Engine",
     "Hypothesis",
     "LaunchGroup",
@@ -32,6 +35,7 @@ __all__ = [
     "Plan",
     "PlannedTest",
     "Slo",
+    "asked_input",
     "level_seed",
     "read_plan",
 ]

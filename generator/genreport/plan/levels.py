@@ -16,7 +16,7 @@ from genreport.arrivals import Arrival, cut, due_times, read_trace
 from genreport.plan.conditions import FailOn
 from genreport.plan.parts import Count, CountFromZero, Id, Part, Positive, Words
 from genreport.plan.searching import Search
-from genreport.records import Arrivals, SearchStep, Shape
+from genreport.records import Arrivals, Conversations, SearchStep, Shape
 
 # the name of a level -> whether it met the service level of a search; `None` = not measured yet
 Met = Callable[[str], bool | None]
@@ -28,7 +28,8 @@ RESERVED = {"against", "engine", "evidence", "hypothesis", "machine", "other", "
 class LevelPlan:
     """One level of a test: shape in tokens, its load, and its end: after so many requests, or after `duration_s`.
 
-    A closed loop has a concurrency, an open one `arrivals`; `trace` is the part of a trace file that gives it both.
+    A closed loop has a concurrency, an open one `arrivals`; `trace` is the part of a trace file that gives it both. With
+    `talk` the concurrency counts conversations, of which `requests` are all turns.
     """
 
     name: str
@@ -40,13 +41,19 @@ class LevelPlan:
     trace: tuple[Arrival, ...] | None = None
     shared_prefix: float = 0
     search: SearchStep | None = None
+    talk: Conversations | None = None
+
+    @property
+    def alone(self) -> bool:
+        """Whether one process must hold it, because its requests cannot be made beforehand."""
+        return self.talk is not None
 
     @property
     def expected(self) -> int:
         """Requests of a repeat, as far as they can be told: by duration a closed loop sends as many as it can."""
         if self.requests is None and self.arrivals and self.arrivals.rate and self.duration_s:
             return max(1, round(self.arrivals.rate * self.duration_s))
-        return self.requests or _usual(self.concurrency or 1)
+        return self.requests or _usual(self.concurrency or 1) * (self.talk.turns if self.talk else 1)
 
     def schedule(self, seed: int) -> Iterator[Arrival]:
         """When each request of an open loop is due, and its lengths; the same for the same seed."""
@@ -348,5 +355,54 @@ class OpenTest(PlannedTest):
         return LevelPlan("trace", mean, None, len(part), self.duration_s, given, tuple(part))
 
 
-TESTS = {"concurrency": ConcurrencyTest, "length": LengthTest, "cliff": CliffTest, "open": OpenTest}
-AnyTest = Annotated[ConcurrencyTest | LengthTest | CliffTest | OpenTest, Field(discriminator="kind")]
+class ConversationTest(PlannedTest):
+    """Conversations of several turns under way side by side; each turn sends all that was said before it.
+
+    `conversations` are those of a repeat, max(16, 4·C) if neither they nor `duration_s` are given.
+    """
+
+    kind: Literal["conversation"]
+    turns: Count
+    input: Count
+    output: Count
+    prefix: CountFromZero = 0
+    think_s: Annotated[float, Field(ge=0)] = 0
+    chat: bool = True
+    conversations: Count | None = None
+    duration_s: Positive | None = None
+    at_once: Annotated[list[Count], Field(alias="levels", min_length=1)]
+
+    _order = field_validator("at_once")(_rising)
+
+    @model_validator(mode="after")
+    def _one_end(self) -> ConversationTest:
+        if self.conversations and self.duration_s:
+            raise ValueError("ends by `conversations` or by `duration_s`, not by both")
+        if self.conversations and self.conversations < self.at_once[-1]:
+            raise ValueError(f"{self.conversations} conversations can not keep {self.at_once[-1]} under way")
+        return self
+
+    def levels(self, met: Met = lambda level: None) -> list[LevelPlan]:
+        return [self._level(at_once) for at_once in self.at_once]
+
+    def _level(self, at_once: int) -> LevelPlan:
+        count = None if self.duration_s else (self.conversations or _usual(at_once)) * self.turns
+        names = ("turns", "input", "output", "prefix", "think_s", "chat")
+        talk = Conversations(**{name: getattr(self, name) for name in names})
+        shape = Shape(input=round(fmean(asked_input(talk, k) for k in range(self.turns))), output=self.output)
+        return LevelPlan(f"c{at_once}", shape, at_once, count, self.duration_s, talk=talk)
+
+
+def asked_input(talk: Conversations, turn: int) -> int:
+    """Tokens that a turn sends: the prefix, what was asked until now, and answers of the length asked for."""
+    return talk.prefix + (turn + 1) * talk.input + turn * talk.output
+
+
+TESTS = {
+    "concurrency": ConcurrencyTest,
+    "length": LengthTest,
+    "cliff": CliffTest,
+    "open": OpenTest,
+    "conversation": ConversationTest,
+}
+AnyTest = Annotated[ConcurrencyTest | LengthTest | CliffTest | OpenTest | ConversationTest, Field(discriminator="kind")]

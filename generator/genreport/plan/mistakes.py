@@ -19,7 +19,7 @@ from genreport.arrivals import read_trace
 from genreport.plan.levels import TESTS
 from genreport.plan.model import Plan
 from genreport.plan.parts import ENV_NAME, VARIABLE, Part, expand, listed, split_command
-from genreport.records import ID, EngineKind
+from genreport.records import ID, OWN_DIALECT, EngineKind
 
 Loc = tuple[str | int, ...]
 Found = Iterator[tuple[Loc, str]]
@@ -141,6 +141,7 @@ def relations(raw: Any) -> Found:
     yield from _ports(raw)
     yield from _lost_flags(raw)
     yield from _unknown_names(raw)
+    yield from _without_chat(raw)
     yield from hidden_ids(raw)
 
 
@@ -229,6 +230,18 @@ def _unknown_names(raw: Any) -> Found:
                                  ("test", "test", tests)):  # fmt: skip
             if key in claim and str(claim[key]) not in known:
                 yield ("hypotheses", place, key), unknown(what, claim[key], known)
+
+
+def _without_chat(raw: Any) -> Found:
+    """Tests that would send messages to an engine that is asked at an endpoint of its own."""
+    entries = [e for _, e in _maps(raw, "engines") if e.get("kind") in OWN_DIALECT or e.get("api") == "own"]
+    own = {id for entry in entries for _, id in _engine_ids(entry)}
+    for place, test in _maps(raw, "tests"):
+        if not test.get("chat", test.get("kind") == "conversation"):
+            continue
+        if deaf := sorted(own & set(map(str, _list(test, "engines"))) if "engines" in test else own):
+            cure = "`chat: false` sends one text; or measure its OpenAI endpoint by `kind: openai`"
+            yield ("tests", place), f"sends messages, and {', '.join(deaf)} is asked at an endpoint of its own; {cure}"
 
 
 def hidden_ids(raw: Any) -> Found:

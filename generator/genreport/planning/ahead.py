@@ -78,7 +78,7 @@ def _assumed_s(step: Step) -> float:
     """Rounds of `concurrency` answers at one pace; the prompts one after another. By time only the warm-up is so."""
     level, shape, lasts_s = step.level, step.level.shape, _lasts_s(step.level)
     counted = _sent(step) if lasts_s is None else step.test.warmup + 1
-    answers = counted / (level.concurrency or 1) * shape.output * TOKEN_S
+    answers = counted / (level.concurrency or 1) * (shape.output * TOKEN_S + (level.talk.think_s if level.talk else 0))
     return answers + counted * shape.input * PROMPT_TOKEN_S + (lasts_s or 0) + step.test.pause_s
 
 
@@ -90,6 +90,8 @@ def _lasts_s(level: LevelPlan) -> float | None:
 
 def _load(level: LevelPlan) -> str:
     """Its load in words."""
+    if level.talk:
+        return f"{level.concurrency} conversations of {level.talk.turns} turns under way"
     if level.arrivals is None:
         return f"{level.concurrency} in flight"
     rate = f"{level.arrivals.rate:g} requests/s" if level.arrivals.rate else "all at once"

@@ -45,6 +45,8 @@ from genreport.rounds.files import (
 BEGINNING = {HEAD + PART, PLAN + PART}
 # files of numbers that are made here: nobody's text is in them
 NUMBERS = {SAMPLES, SLOTS}
+# what only some requests have: the ones in a conversation, those of few servers
+RARE = ("conversation", "turn", "retokenized")
 
 
 def as_given(value: Any) -> Any:
@@ -194,7 +196,7 @@ class LevelWriter:
 
 def _rare(request: Request) -> set[str] | None:
     """What is written only where it was observed: a line holds it for few servers."""
-    return {"retokenized"} if request.retokenized is None else None
+    return {name for name in RARE if getattr(request, name) is None} or None
 
 
 def _retokenized(line: bytes, tokens: int | None) -> bytes:

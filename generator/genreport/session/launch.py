@@ -71,7 +71,7 @@ async def serving(group: LaunchGroup, as_written: LaunchGroup, sink: Sink, means
             LaunchFacts(**facts, started_unix_us=started, ready_us=ready_us),
             start_log.decode("utf-8", "replace") if start_log is not None else None,
         )
-        yield Session(engine, as_written.engine, server, launch, prompts, sink, means)
+        yield Session(engine, as_written.engine, server, launch, prompts, _words, sink, means)
 
 
 def _side_client(engine: Engine, url: str) -> httpx.AsyncClient:
@@ -171,7 +171,7 @@ def _described(group: LaunchGroup, as_written: LaunchGroup) -> dict[str, Any]:
 def _prompts(engine: Engine, model: ModelFacts | None, endpoints: dict[str, Any]) -> Prompts:
     """Prompts of an exact length in tokens: the same for the same seed on every engine with the same vocabulary."""
     if engine.prompt_form == "text":
-        return lambda seed, length: " ".join(random.Random(seed).choices(WORDS, k=length))
+        return _words
     size = engine.vocabulary or (model and model.architecture.vocabulary) or _vocabulary(endpoints)
     if size is None:
         raise EngineError("how many token ids its vocabulary has is unknown", cure="say `vocabulary:` in the plan")
@@ -179,3 +179,7 @@ def _prompts(engine: Engine, model: ModelFacts | None, endpoints: dict[str, Any]
     if not ids:
         raise EngineError(f"no token ids from {ids.start} to {ids.stop}", cure="lower `first_token` in the plan")
     return lambda seed, length: random.Random(seed).choices(ids, k=length)
+
+
+def _words(seed: str, length: int) -> str:
+    return " ".join(random.Random(seed).choices(WORDS, k=length))

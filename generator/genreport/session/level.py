@@ -8,7 +8,7 @@ import ssl
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from itertools import repeat
 from operator import add
 from pathlib import Path
@@ -18,15 +18,16 @@ from genreport import rounds
 from genreport.arrivals import BLOCK, Arrival
 from genreport.client import Call, Client, Clock
 from genreport.crew import PACE, Alone, Crew, Means, pace_of, pipes, workers_for
-from genreport.engines import sampled
+from genreport.engines import chatted, sampled
 from genreport.engines.server import Samples, Server
 from genreport.errors import EngineError
 from genreport.load import Honesty, Patience, within
 from genreport.plan import Engine, LaunchGroup, LevelPlan, Met, PlannedTest, level_seed
 from genreport.progress import Silent
-from genreport.records import LogRange, Request
+from genreport.records import Conversations, LogRange, Request
 from genreport.rounds import LevelWriter, RoundWriter
 from genreport.session.counting import count_again
+from genreport.session.talking import Talks, Words, joined, messages
 from genreport.worker import Target
 
 # an engine may log more than anyone reads; the lines past this are not kept, and a remark says so
@@ -38,6 +39,7 @@ Prompts = Callable[[str, int], list[int] | str]
 
 # connections refused in a row after which a load that goes by time has no server any more
 REFUSED = 100
+ALONE = "held by the recording process alone: its requests cannot be made beforehand and shared out"
 
 
 def unix_us() -> int:
@@ -137,6 +139,7 @@ class Session:
     server: Server
     launch: str
     prompts: Prompts
+    words: Words
     sink: Sink
     means: Means
 
@@ -156,13 +159,16 @@ class Session:
         origin_unix_us, clock = unix_us(), Clock()
         remarks: list[str] = []
         paces = [0.0]
+        talks = Talks(step.level, step.seed, self.words, partial(self._turn, step)) if step.level.talk else None
         async with self._holder(step, clock) as holder:
-            await self._load(holder, step, clock, writer, lambda done: paces.append(pace_of(done) or 0), warmup=True)
+            await self._load(
+                holder, step, clock, writer, talks, lambda done: paces.append(pace_of(done) or 0), warmup=True
+            )
             holder.keep(workers_for(step.level, max(paces) or PACE, self.means))
             before_us = await self._scrape(writer, rounds.BEFORE, "before", clock, remarks)
             start = self._logged()
             async with self.server.watched(clock.now_us) as seen, Honesty() as honesty:
-                sent = await self._load(holder, step, clock, writer, self.sink.progress.request, warmup=False)
+                sent = await self._load(holder, step, clock, writer, talks, self.sink.progress.request, warmup=False)
             after_us = await self._scrape(writer, rounds.AFTER, "after", clock, remarks)
         end = self._logged()
         await self._note_death(remarks)
@@ -175,6 +181,7 @@ class Session:
             "tokenizer": await count_again(self.server, self.engine.model, writer, remarks),
             "client": holder.facts(honesty.facts),
             "requests": sent,
+            "conversations": _told(talks, sent, remarks) if talks else None,
             "remarks": [*holder.remarks, *remarks],
         }
 
@@ -206,8 +213,10 @@ class Session:
     def _holder(self, step: Step, clock: Clock) -> Alone | Crew:
         """Who holds the load: this process, or as many as may be needed; how many are is known after the warm-up."""
         most = workers_for(step.level, PACE, self.means)
-        if most == 1 and not self.means.links:
-            return Alone(Client(self.engine.url, verify=verification(self.engine), **self._manner(step)), clock)
+        if step.level.alone or (most == 1 and not self.means.links):
+            holder = Alone(Client(self.engine.url, verify=verification(self.engine), **self._manner(step)), clock)
+            holder.remarks += [ALONE] if self.means.links else []
+            return holder
         ca = Path(self.engine.ca_file).read_text("ascii", "ignore") if self.engine.ca_file else None
         target = Target(url=self.engine.url, origin_us=clock.origin_us, ca=ca, **self._manner(step))
         return Crew((self.means.links or pipes)(most), target, clock)
@@ -227,6 +236,7 @@ class Session:
         step: Step,
         clock: Clock,
         writer: LevelWriter,
+        talks: Talks | None,
         told: Callable[[Request], None],
         *,
         warmup: bool,
@@ -243,7 +253,12 @@ class Session:
             writer.request(request)
             told(request)
 
-        calls = patience.calls(self._calls(step, warmup))
+        if talks and not warmup and isinstance(holder, Alone):
+            begun = patience.calls(talks)
+            begun = within(begun, clock, level.duration_s) if level.duration_s else begun
+            await holder.conversations(begun, level.concurrency or 1, talks.plan.think_s, done)
+            return sent
+        calls = patience.calls(talks.warmup(step.test.warmup) if talks else self._calls(step, warmup))
         if warmup or level.arrivals is None:
             calls = within(calls, clock, level.duration_s) if level.duration_s and not warmup else list(calls)
             await holder.closed(calls, level.concurrency or 1, done)
@@ -269,6 +284,13 @@ class Session:
             warmup=warmup,
             due_us=round(arrival.due_s * 1e6),
         )
+
+    def _turn(self, step: Step, said: list[str]) -> dict[str, Any]:
+        """The body of a turn; its server may keep what it computed for the turns before."""
+        chat = step.level.talk is not None and step.level.talk.chat
+        plain = self.server.kind.body(self.engine.model, joined(said), step.level.shape.output, step.seed)
+        body = chatted(plain, messages(said)) if chat else plain
+        return sampled(self.server.kind, body | self.server.kind.KEEPING, self.engine.sampling)
 
     @staticmethod
     def _joined(parts: list[Any]) -> list[int] | str:
@@ -302,11 +324,21 @@ class Session:
             "launch": self.launch,
             "shape": level.shape,
             "concurrency": level.concurrency,
-            "mixed": level.trace is not None,
+            "mixed": level.trace is not None or level.talk is not None,
             "arrivals": level.arrivals,
             "duration_s": level.duration_s,
             "search": level.search,
             "warmup": step.test.warmup,
             "seed": step.seed,
-            "sampling": {**self.server.kind.ASKED, **self.written.sampling},
+            "sampling": self.server.kind.ASKED
+            | (self.server.kind.KEEPING if level.talk else {})
+            | self.written.sampling,
         }
+
+
+def _told(talks: Talks, sent: int, remarks: list[str]) -> Conversations:
+    """What became of the conversations; turns that a failure kept from being sent are never lost in silence."""
+    unsent = talks.planned - sent
+    if unsent:
+        remarks.append(f"{unsent} turns were not sent, because a turn before them failed")
+    return talks.plan.model_copy(update={"begun": talks.begun, "unsent": unsent})
