@@ -19,6 +19,7 @@ from genreport.records import (
     Arrivals,
     Ceiling,
     ClientFacts,
+    Conversations,
     Failure,
     LaunchFacts,
     LogRange,
@@ -77,6 +78,7 @@ class Load:
     # of an open loop, in requests/s; `concurrency` is then how many the engine works on at once
     rate: float | None = None
     searched: str | None = None  # the service level of a search that this level is a step of
+    turns: int | None = None  # of conversations; the wait grows with the turn
     process: str = (
         "constant"  # how its requests come; gamma has a `burstiness`, ramp ends at `to_rate`, burst has a `size`
     )
@@ -325,6 +327,7 @@ class _Loop:
         self.before_us = max((r.end_us for r in warm), default=0) + 10_000
         start_us = self.before_us + 10_000
         free = [start_us + 100 * place for place in range(self.load.concurrency)]
+        sent = [0] * self.load.concurrency
         schedule, begun = self._schedule(start_us), []
         for index in range(len(schedule) or self.count):
             place = free.index(min(free))
@@ -334,6 +337,7 @@ class _Loop:
                 continue
             begun.append(max(due_us, free[place]))
             request = self._one(self.warmup + index, due_us, warmup=False, wait_us=begun[-1] - due_us)
+            request, sent[place] = self._in_talk(request, place, sent[place]), sent[place] + 1
             free[place] = request.end_us + 50
             self.done.append(request)
         self.done.sort(key=lambda request: request.end_us)
@@ -351,6 +355,21 @@ class _Loop:
             index=index, seed=self.seed, asked_input=self.load.input, asked_output=self.load.output, due_us=due_us,
             t0_us=due_us + 20, end_us=due_us + 3000, failure=Failure(kind="http", status=503, message="overloaded"),
         )  # fmt: skip
+
+    def _in_talk(self, request: Request, place: int, sent: int) -> Request:
+        """The request as a turn of the conversation that is held in its place; each turn waits as long again."""
+        if not self.load.turns:
+            return request
+        turn = sent % self.load.turns
+        facts = {"turn": turn, "conversation": place + self.load.concurrency * (sent // self.load.turns)}
+        if request.gaps_us:
+            later_us, asked = turn * request.gaps_us[0], request.usage.prompt_tokens * (turn + 1)
+            facts["gaps_us"] = [request.gaps_us[0] + later_us, *request.gaps_us[1:]]
+            facts |= {
+                "end_us": request.end_us + later_us,
+                "usage": request.usage.model_copy(update={"prompt_tokens": asked}),
+            }
+        return request.model_copy(update=facts)
 
     def _one(self, index: int, due_us: int, *, warmup: bool, wait_us: int = 0) -> Request:
         facts = {"index": index, "warmup": warmup, "seed": self.seed, "due_us": due_us, "t0_us": due_us + 20}
@@ -425,6 +444,10 @@ def _facts(test, load, engine, launch, repeat, warmup, loop, logs) -> dict:
         "concurrency": None if load.rate else load.concurrency,
         "arrivals": load.arrivals,
         "search": SearchStep(slo=load.searched, step=1, load=load.rate, low=1, high=64) if load.searched else None,
+        "conversations": Conversations(
+            turns=load.turns, input=load.input, output=load.output, prefix=8, think_s=0.5, chat=True,
+            begun=loop.count // load.turns, unsent=1 if any(r.failure for r in loop.done) else 0,
+        ) if load.turns else None,
         "warmup": warmup, "seed": 1000, "sampling": {"temperature": 0}, "origin_unix_us": EPOCH_US,
         "before_us": loop.before_us, "after_us": loop.last_us + 300_000,
         "log": LogRange(start=0, end=33) if logs else None,

@@ -171,6 +171,7 @@ def primitives(record: dict[str, Any]) -> dict[str, Any]:
         "n": counted if counted is not None else int(tokens.sum()) if tokens is not None else record.get("retokenized"),
         "prompt_n": usage.get("prompt_tokens"),
         "cached_n": usage.get("cached_tokens"),
+        "turn": record.get("turn"),
         "asked_input": record["asked_input"],
         "asked_output": record["asked_output"],
         **_server_words(record.get("server") or {}),

@@ -32,6 +32,7 @@ from genreport.figures import (
     selection,
     steady,
     sweep,
+    talking,
     throughput,
     waves,
 )
@@ -152,6 +153,7 @@ def _level(book: Book, light: LevelView, scopes: dict[str, str], findings: list[
     steady.enter(book, level)
     arriving.enter(book, level)
     arriving_time.enter(book, level)
+    talking.enter(book, level)
     return True
 
 

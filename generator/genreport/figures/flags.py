@@ -38,9 +38,11 @@ def of_level(book: Book, level: LevelView, before: LevelView | None) -> Iterator
         yield Flag(id, "short", (f"{id}.short_outputs", f"{id}.output_tokens_share"))
     if "tokens_retokenized" in book[f"{id}.output_tokens"].notes:
         yield Flag(id, "retokenized", (f"{id}.output_tokens",))
-    if (book.value(f"{id}.prefix_hit_share") or 0) > PREFIX_HITS:
+    # a conversation sends what it sent before, and waits while its user thinks
+    talks = level.kind == "conversation"
+    if not talks and (book.value(f"{id}.prefix_hit_share") or 0) > PREFIX_HITS:
         yield Flag(id, "prefix_cache", (f"{id}.prefix_hit_share",))
-    if (book.value(f"{id}.in_flight_ratio") or 1) < FLIGHT:
+    if not talks and (book.value(f"{id}.in_flight_ratio") or 1) < FLIGHT:
         yield Flag(id, "in_flight", (f"{id}.in_flight_ratio", f"{id}.mean_in_flight", f"{id}.concurrency"))
     yield from _stamps(book, id)
     yield from _sent_late(book, level)

@@ -35,9 +35,10 @@ class Table:
     """Requests of one or more repeats.
 
     `rows`: a line a request: `file` (number in `files`), `line`, `index`, `warmup`, `possible` (numbers that a request
-    can have), `sound`, `ok`, `failure`, `t0_s`, `due_s`, `n`, `prompt_n`, `asked_input`, `asked_output`, `counted` (has
-    per-event counts), `usage` (the server stated n), `first_choices_s` (a stamp), `server_queue_s`, `server_prefill_s`,
-    `server_decode_s` (as the server states them). `text_s`, `text_row`, `text_tokens`: the text events of all rows in order.
+    can have), `sound`, `ok`, `failure`, `t0_s`, `due_s`, `n`, `prompt_n`, `turn` (-1 outside a conversation),
+    `asked_input`, `asked_output`, `counted` (has per-event counts), `usage` (the server stated n), `first_choices_s` (a
+    stamp), `server_queue_s`, `server_prefill_s`, `server_decode_s` (as the server states them). `text_s`, `text_row`,
+    `text_tokens`: the text events of all rows in order.
     """
 
     files: tuple[str, ...]
@@ -222,6 +223,7 @@ def table(file: str, requests: Sequence[Request]) -> Table:
             "due_s": _integers(r.due_us for r in requests) / 1e6,
             "n": [_n(r, total) for r, total in zip(requests, summed, strict=True)],
             "prompt_n": [_known(r.usage.prompt_tokens if r.usage else None) for r in requests],
+            "turn": [-1 if r.turn is None else r.turn for r in requests],
             "asked_input": [r.asked_input for r in requests],
             "asked_output": [r.asked_output for r in requests],
             "counted": np.array([r.tokens is not None for r in requests], dtype=bool),

@@ -13,6 +13,7 @@ from genreport.reports import (
     arrivals,
     cliff,
     concurrency,
+    conversations,
     evidence,
     front,
     guide,
@@ -44,7 +45,7 @@ def all_pages(
         cliff.page(figures),
         *head_to_head.pages(figures),
     ]
-    scheduled = arrivals.pages(figures)
+    scheduled = [*arrivals.pages(figures), *conversations.pages(figures)]
     told = answers.told(figures, reports)
     return [
         front.page(figures, told, judged, comparisons, scheduled, remembered=story is not None),

@@ -27,7 +27,10 @@ def page(
     *,
     remembered: bool = False,
 ) -> Page:
-    """The page a reader of a round meets first; `scheduled` are those of its open loops, `remembered`: it has a history."""
+    """The page a reader of a round meets first.
+
+    `scheduled` are those of its open loops and conversations; `remembered`: it has a history.
+    """
     context = verdict(figures) | {
         "told": told,
         "given": [choice for choice in told.limits if choice.slo.given],

@@ -1,0 +1,59 @@
+"""08: what does a turn wait for as a conversation grows?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from genreport.figures import Figures, LevelView, TestView
+from genreport.figures.talking import turns_of
+from genreport.reports.page import Page, repeated
+
+
+@dataclass(frozen=True)
+class Level:
+    """One level: its scope, those of its turns, and whether turns were left unsent."""
+
+    id: str
+    turns: tuple[str, ...]
+    unsent: bool
+
+
+@dataclass(frozen=True)
+class Talk:
+    """One engine's levels by conversations under way; `first` and `last` are the turns compared, of the busiest level."""
+
+    engine: str
+    levels: tuple[Level, ...]
+    first: str | None
+    last: str | None
+
+
+def pages(figures: Figures) -> list[Page]:
+    """A page for each test with conversations, the first at the usual place."""
+    tests = [test for test in figures.tests if test.kind == "conversation"]
+    places = ["conversations", *(f"conversations-{test.id}" for test in tests[1:])]
+    return [_page(figures, test, place) for test, place in zip(tests, places, strict=False)]
+
+
+def _page(figures: Figures, test: TestView, place: str) -> Page:
+    talks = [_talk(figures, engine, test.levels_of(engine)) for engine in test.engines]
+    context = {
+        "test": test,
+        "talks": talks,
+        "ran": repeated(figures, [level.id for talk in talks for level in talk.levels]),
+        "chat": test.levels_of(test.engines[0])[0].repeats[0].facts.conversations.chat,
+        "flags": [flag for flag in figures.flags if flag.scope.startswith(f"{test.id}.")],
+    }
+    return Page(f"{place}/index.md", "conversations.md", context)
+
+
+def _talk(figures: Figures, engine: str, views: tuple[LevelView, ...]) -> Talk:
+    levels = tuple(_level(figures, view) for view in views)
+    told = [turn for turn in levels[-1].turns if not figures.ledger[f"{turn}.ttft.p50"].missing]
+    first, last = (told[0], told[-1]) if told else (None, None)
+    return Talk(engine, levels, first, last)
+
+
+def _level(figures: Figures, view: LevelView) -> Level:
+    turns = tuple(f"{view.id}.turn{turn + 1}" for turn in turns_of(view))
+    return Level(view.id, turns, bool(figures.ledger[f"{view.id}.unsent"].value))
