@@ -444,8 +444,9 @@ def _facts(test, load, engine, launch, repeat, warmup, loop, logs) -> dict:
         "concurrency": None if load.rate else load.concurrency,
         "arrivals": load.arrivals,
         "search": SearchStep(slo=load.searched, step=1, load=load.rate, low=1, high=64) if load.searched else None,
+        "chat": bool(load.turns),
         "conversations": Conversations(
-            turns=load.turns, input=load.input, output=load.output, prefix=8, think_s=0.5, chat=True,
+            turns=load.turns, input=load.input, output=load.output, prefix=8, think_s=0.5,
             begun=loop.count // load.turns, unsent=1 if any(r.failure for r in loop.done) else 0,
         ) if load.turns else None,
         "warmup": warmup, "seed": 1000, "sampling": {"temperature": 0}, "origin_unix_us": EPOCH_US,

@@ -94,6 +94,8 @@ class Server:
     async def stream(self, writer: asyncio.StreamWriter, body: dict[str, Any]) -> None:
         asked, wanted = self.asked(body), min(body["max_tokens"], self.options.stop_at)
         self.prompt += asked
+        if self.options.echo:
+            print("asked", json.dumps(body.get("messages") or body["prompt"]), flush=True)
         for place in range(wanted):
             await asyncio.sleep(self.options.gap_s)
             self.generated += 1
@@ -160,6 +162,7 @@ if __name__ == "__main__":
     parser.add_argument("--no-usage", action="store_true", help="say of no answer how many tokens it has")
     parser.add_argument("--no-tokenize", action="store_true")
     parser.add_argument("--stop-at", type=int, default=10**9, help="tokens after which an answer ends at the latest")
+    parser.add_argument("--echo", action="store_true", help="log what was asked")
     parser.add_argument("--flood", action="store_true", help="log 100 MB/s")
     parser.add_argument("--gap-s", type=float, default=0.001)
     asyncio.run(serve(parser.parse_args()))

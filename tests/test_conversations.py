@@ -13,11 +13,11 @@ import pytest
 from fault_server import serving
 from genreport import rounds
 from genreport.client import Call, Client, Clock
+from genreport.corpus import joined
 from genreport.errors import PlanError
 from genreport.load import Talk, conversations
 from genreport.plan import read_plan
 from genreport.planning.ahead import told
-from genreport.session.talking import joined, messages
 from test_load import broken, token
 from test_runner import engine, measured, plan_of, port  # noqa: F401
 
@@ -94,15 +94,11 @@ async def test_a_failed_turn_ends_its_conversation_and_no_other():
     ]  # fmt: skip
 
 
-def test_what_was_said_is_messages_or_one_text_that_begins_with_what_was_sent_before():
-    said = ["one two", " three four", "five"]
-    assert messages(said) == [
-        {"role": "user", "content": "one two"},
-        {"role": "assistant", "content": " three four"},
-        {"role": "user", "content": "five"},
-    ]
-    assert joined(said) == "one two three four five"
-    assert joined(said).startswith(joined(said[:1]) + said[1])
+def test_as_one_text_a_turn_begins_with_what_was_sent_before():
+    said = [("user", "one two"), ("assistant", " three four"), ("user", "five")]
+    messages = [{"role": role, "content": text} for role, text in said]
+    assert joined(messages) == "one two three four five"
+    assert joined(messages).startswith(joined(messages[:1]) + " three four")
 
 
 def talking(**fields):

@@ -213,19 +213,28 @@ class HostClock(Record):
     error_us: int
 
 
+class PromptFile(Record):
+    """The file that prompts were taken from: its name without folder, and what tells whether another one is the same."""
+
+    KEPT = frozenset({"sha256"})
+
+    name: str
+    sha256: str
+    bytes: int
+
+
 class Conversations(Record):
     """The conversations of a repeat as planned, and how many were begun.
 
     `input` and `output` are tokens of each turn, `prefix` those that all conversations begin with; `unsent` counts turns that
-    were not sent, because one before them failed. With `chat` they went as messages to the chat endpoint, else as one text.
+    were not sent, because one before them failed. Of those from a file, `turns` is the most of one, and `input` is `None`.
     """
 
     turns: int
-    input: int
+    input: int | None = None
     output: int
     prefix: int = 0
     think_s: float = 0
-    chat: bool
     begun: int | None = None
     unsent: int | None = None
 
@@ -272,6 +281,9 @@ class LevelFacts(Record):
     duration_s: float | None = None
     search: SearchStep | None = None
     conversations: Conversations | None = None
+    # sent as messages to the chat endpoint
+    chat: bool = False
+    prompts: PromptFile | None = None
     requests: int
     warmup: int
     seed: int

@@ -12,7 +12,7 @@ from genreport.figures import EngineView, Figures, LevelView
 # what a level is, beside its engine: pointers into its facts
 DEFINITION = {
     "input": "/shape/input", "output": "/shape/output", "concurrency": "/concurrency", "turns": "/conversations/turns",
-    "prefix": "/conversations/prefix", "think_s": "/conversations/think_s", "chat": "/conversations/chat",
+    "prefix": "/conversations/prefix", "think_s": "/conversations/think_s", "chat": "/chat", "prompts": "/prompts/sha256",
 }  # fmt: skip
 # what does not define it, but weighs the filling and draining of a level differently
 CAUTIONS = {"requests": "/requests", "warmup": "/warmup"}

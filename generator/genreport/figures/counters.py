@@ -14,8 +14,8 @@ from genreport.provenance import Line, Lines, Source
 from genreport.rounds import AFTER, BEFORE, Level, Round
 from genreport.words import say
 
-# kinds of test whose prompts hold a number of tokens that nobody can ask for, and why
-WHY_UNKNOWN = {"conversation": "missing.prompt_of_words"}
+# how the name of a file of chats ends
+CHATS = ".jsonl"
 # figure -> the counter's names, newest first
 VLLM: dict[str, tuple[str, ...]] = {
     "preemptions": ("vllm:num_preemptions_total", "vllm:num_preemptions"),
@@ -228,11 +228,20 @@ def _row_checks(book: Book, level: LevelView) -> None:
     differ = frame["n"].to_numpy(dtype=float) != rows.event_tokens if counted else None
     reason = say("missing.no_event_counts" if some else "missing.none_completed")
     _differences(book, f"{level.id}.check.tokens_sum", "sum(tokens_differ)", level, differ, reason)
-    known = some and not frame["prompt_n"].isna().any() and level.kind not in WHY_UNKNOWN
+    known = some and not frame["prompt_n"].isna().any() and not _of_words(level)
     differ = (frame["prompt_n"] != frame["asked_input"]).to_numpy() if known else None
-    reason = say("missing.none_completed" if not some else WHY_UNKNOWN.get(level.kind, "missing.no_prompt_counts"))
+    unknown = "missing.prompt_of_words" if _of_words(level) else "missing.no_prompt_counts"
+    reason = say(unknown if some else "missing.none_completed")
     _differences(book, f"{level.id}.check.prompt_tokens", "sum(prompt_differs)", level, differ, reason)
     _server_checks(book, level)
+
+
+def _of_words(level: LevelView) -> bool:
+    """Whether prompts hold a number of tokens that nobody asked for: what a chat template makes of texts."""
+    facts = level.repeats[0].facts
+    return (
+        facts.kind == "conversation" or facts.chat or (facts.prompts is not None and facts.prompts.name.endswith(CHATS))
+    )
 
 
 def _server_checks(book: Book, level: LevelView) -> None:

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from genreport.arrivals import Arrival, cut, due_times, read_trace
+from genreport.corpus import Chat, holds_chats, read_chats, words_of
 from genreport.plan.conditions import FailOn
 from genreport.plan.parts import Count, CountFromZero, Id, Part, Positive, Words
 from genreport.plan.searching import Search
@@ -97,6 +98,8 @@ class PlannedTest(Part):
     pause_s: Annotated[float, Field(ge=0)] = 0
     stall_s: Positive = 120
     request_s: Positive = 600
+    prompts: str | None = None
+    chat: bool = False
     fail_on: FailOn | None = None
 
     @field_validator("id")
@@ -105,6 +108,15 @@ class PlannedTest(Part):
         if id in RESERVED:
             raise ValueError(f"{id!r} is reserved; choose another id")
         return id
+
+    @property
+    def chats(self) -> bool:
+        """Whether its prompts are chats from a file."""
+        return holds_chats(self.prompts)
+
+    def shape(self, input: int | None, output: int) -> Shape:
+        """Of its requests; of chats from a file the mean, in words."""
+        return Shape(input=_mean_words(self.prompts or "") if input is None else input, output=output)
 
     @property
     def searches(self) -> Search | None:
@@ -121,6 +133,23 @@ def by_time(test: PlannedTest) -> PlannedTest:
     if getattr(test, "requests", None) is not None and getattr(test, "duration_s", None) is not None:
         raise ValueError("ends by `requests` or by `duration_s`, not by both")
     return test
+
+
+def own_lengths(test: PlannedTest) -> PlannedTest:
+    """Refuses a length of prompts beside chats, which have their own, and any other prompts without one."""
+    given = [name for name in ("input", "prefix", "shared_prefix", "trace") if getattr(test, name, None)]
+    if test.chats and (given or not hasattr(test, "input")):
+        raise ValueError(
+            f"chats of a file have lengths of their own: no `{given[0] if given else 'kind: ' + test.kind}`"
+        )
+    if not test.chats and getattr(test, "input", 1) is None and getattr(test, "trace", None) is None:
+        raise ValueError("`input` is missing")
+    return test
+
+
+def _mean_words(path: str) -> int:
+    """Of the chats of a file, each as one request."""
+    return round(fmean(words_of(chat.messages) for chat in read_chats(path)))
 
 
 def _searched(search: Search, met: Met, whole: bool, level: Callable[[float], LevelPlan]) -> list[LevelPlan]:
@@ -160,7 +189,7 @@ class ConcurrencyTest(PlannedTest):
     """One request shape under rising concurrency; `requests` not given: max(16, 4·C)."""
 
     kind: Literal["concurrency"]
-    input: Count
+    input: Count | None = None
     output: Count
     requests: Count | None = None
     duration_s: Positive | None = None
@@ -168,6 +197,7 @@ class ConcurrencyTest(PlannedTest):
     search: WholeSearch | None = None
 
     _one_end = model_validator(mode="after")(by_time)
+    _length = model_validator(mode="after")(own_lengths)
 
     @field_validator("steps")
     @classmethod
@@ -195,7 +225,7 @@ class ConcurrencyTest(PlannedTest):
         return [self._level(step) for step in self.steps or []]
 
     def _level(self, step: Step) -> LevelPlan:
-        shape, name = Shape(input=self.input, output=self.output), f"c{step.concurrency}"
+        shape, name = self.shape(self.input, self.output), f"c{step.concurrency}"
         return LevelPlan(name, shape, step.concurrency, self._requests(step), self.duration_s)
 
     def _requests(self, step: Step) -> int | None:
@@ -214,6 +244,7 @@ class FixedLoad(PlannedTest):
     duration_s: Positive | None = None
 
     _one_end = model_validator(mode="after")(by_time)
+    _length = model_validator(mode="after")(own_lengths)
 
     @field_validator("requests")
     @classmethod
@@ -292,6 +323,7 @@ class OpenTest(PlannedTest):
     max_in_flight: Count | None = None
 
     _one_end = model_validator(mode="after")(by_time)
+    _length = model_validator(mode="after")(own_lengths)
 
     @field_validator("rates")
     @classmethod
@@ -306,7 +338,7 @@ class OpenTest(PlannedTest):
             raise ValueError("`burstiness` and `arrivals: gamma` belong together")
         if self.trace is None and (self.requests or self.duration_s) is None:
             raise ValueError("needs `requests` or `duration_s`")
-        if self.trace is None and None in (self.input, self.output):
+        if self.trace is None and self.output is None:
             raise ValueError("needs `input` and `output`")
         if self.trace is not None and (self.input or self.output or self.shared_prefix):
             raise ValueError("its lengths are those of the trace: no `input`, `output` or `shared_prefix`")
@@ -343,7 +375,7 @@ class OpenTest(PlannedTest):
         return self._level("ramp", process="ramp", burstiness=self._burstiness, **ramp)
 
     def _level(self, name: str, **arrivals: Any) -> LevelPlan:
-        shape = Shape(input=self.input, output=self.output)
+        shape = self.shape(self.input, self.output or 1)
         given = Arrivals(**arrivals, max_in_flight=self.max_in_flight)
         return LevelPlan(name, shape, None, self.requests, self.duration_s, given, shared_prefix=self.shared_prefix)
 
@@ -358,12 +390,13 @@ class OpenTest(PlannedTest):
 class ConversationTest(PlannedTest):
     """Conversations of several turns under way side by side; each turn sends all that was said before it.
 
-    `conversations` are those of a repeat, max(16, 4·C) if neither they nor `duration_s` are given.
+    `conversations` are those of a repeat, max(16, 4·C) if neither they nor `duration_s` are given. From a file of chats the
+    user's turns are taken, `turns` at most.
     """
 
     kind: Literal["conversation"]
     turns: Count
-    input: Count
+    input: Count | None = None
     output: Count
     prefix: CountFromZero = 0
     think_s: Annotated[float, Field(ge=0)] = 0
@@ -372,6 +405,7 @@ class ConversationTest(PlannedTest):
     duration_s: Positive | None = None
     at_once: Annotated[list[Count], Field(alias="levels", min_length=1)]
 
+    _length = model_validator(mode="after")(own_lengths)
     _order = field_validator("at_once")(_rising)
 
     @model_validator(mode="after")
@@ -387,15 +421,31 @@ class ConversationTest(PlannedTest):
 
     def _level(self, at_once: int) -> LevelPlan:
         count = None if self.duration_s else (self.conversations or _usual(at_once)) * self.turns
-        names = ("turns", "input", "output", "prefix", "think_s", "chat")
+        names = ("turns", "input", "output", "prefix", "think_s")
         talk = Conversations(**{name: getattr(self, name) for name in names})
-        shape = Shape(input=round(fmean(asked_input(talk, k) for k in range(self.turns))), output=self.output)
+        shape = Shape(input=round(fmean(self._asked(talk))), output=self.output)
         return LevelPlan(f"c{at_once}", shape, at_once, count, self.duration_s, talk=talk)
+
+    def _asked(self, talk: Conversations) -> Iterator[int]:
+        """Lengths of the prompts, as far as they can be told beforehand."""
+        if self.chats:
+            for chat in read_chats(self.prompts or ""):
+                yield from _grown(chat, self.turns, self.output)
+        else:
+            yield from (asked_input(talk, turn) for turn in range(self.turns))
+
+
+def _grown(chat: Chat, turns: int, output: int) -> Iterator[int]:
+    """Words that each turn of a chat sends, with answers of the length asked for."""
+    said = words_of(chat.opening) if chat.system else 0
+    for turn, text in enumerate(chat.asked[:turns]):
+        said += len(text.split())
+        yield max(1, said + turn * output)
 
 
 def asked_input(talk: Conversations, turn: int) -> int:
     """Tokens that a turn sends: the prefix, what was asked until now, and answers of the length asked for."""
-    return talk.prefix + (turn + 1) * talk.input + turn * talk.output
+    return talk.prefix + (turn + 1) * (talk.input or 0) + turn * talk.output
 
 
 TESTS = {

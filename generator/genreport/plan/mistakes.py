@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, get_args
 from urllib.parse import urlsplit
@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from pydantic import ValidationError
 
 from genreport.arrivals import read_trace
+from genreport.corpus import holds_chats, read_chats, read_text
 from genreport.plan.levels import TESTS
 from genreport.plan.model import Plan
 from genreport.plan.parts import ENV_NAME, VARIABLE, Part, expand, listed, split_command
@@ -286,8 +287,9 @@ def _strings(value: Any, loc: Loc) -> Iterator[tuple[Loc, str]]:
 
 
 def absences(raw: Any, env: Mapping[str, str]) -> Found:
-    """Trace files, model files, certificates and programs that do not exist; names with unset variables are left to those."""
-    yield from _bad_traces(raw, env)
+    """Files and programs that do not exist, or hold nothing of use; names with unset variables are left to those."""
+    yield from _bad_files(raw, env, "trace", read_trace)
+    yield from _bad_files(raw, env, "prompts", lambda name: (read_chats if holds_chats(name) else read_text)(name))
     for place, entry in _maps(raw, "engines"):
         for key in ("model_files", "ca_file"):
             for name in expand(_texts(entry.get(key)), env):
@@ -300,15 +302,15 @@ def absences(raw: Any, env: Mapping[str, str]) -> Found:
                 yield ("engines", place, "launch", "command"), f"there is no program {program}"
 
 
-def _bad_traces(raw: Any, env: Mapping[str, str]) -> Found:
-    """Trace files that can not be read, or hold nothing that the test would send."""
+def _bad_files(raw: Any, env: Mapping[str, str], key: str, read: Callable[[str], object]) -> Found:
+    """Files of a test that can not be read, or hold nothing that it would send."""
     for place, test in _maps(raw, "tests"):
-        for name in expand(_texts(test.get("trace")), env):
+        for name in expand(_texts(test.get(key)), env):
             try:
                 if not VARIABLE.search(name):
-                    read_trace(name)
+                    read(name)
             except ValueError as error:
-                yield ("tests", place, "trace"), str(error)
+                yield ("tests", place, key), str(error)
 
 
 def _texts(value: Any) -> list[str]:

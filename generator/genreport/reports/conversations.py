@@ -41,7 +41,7 @@ def _page(figures: Figures, test: TestView, place: str) -> Page:
         "test": test,
         "talks": talks,
         "ran": repeated(figures, [level.id for talk in talks for level in talk.levels]),
-        "chat": test.levels_of(test.engines[0])[0].repeats[0].facts.conversations.chat,
+        "chat": test.levels_of(test.engines[0])[0].repeats[0].facts.chat,
         "flags": [flag for flag in figures.flags if flag.scope.startswith(f"{test.id}.")],
     }
     return Page(f"{place}/index.md", "conversations.md", context)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 import socket
 import time
 from collections.abc import AsyncIterator
@@ -21,9 +20,10 @@ from genreport.engines.process import Log, Process, wait_ready
 from genreport.engines.server import Server
 from genreport.errors import EngineError
 from genreport.machine import cpu_set
-from genreport.plan import Engine, LaunchGroup
+from genreport.plan import Engine, LaunchGroup, PlannedTest
 from genreport.records import LaunchFacts, ModelFacts
-from genreport.session.level import LOG_BYTES, Prompts, Session, Sink, credentials, unix_us, verification
+from genreport.session.level import LOG_BYTES, Session, Sink, credentials, unix_us, verification
+from genreport.session.prompts import Prompts, prompts_of
 from genreport.weights import model_facts
 
 # how long a server that was not started here may take to answer
@@ -33,10 +33,6 @@ SIDE_TIMEOUT_S = 10.0
 START_LOG_BYTES = 1 << 20
 # the last ids of a vocabulary are often special tokens
 RESERVED_IDS = 256
-# for servers that take no token ids: words that are one token in nearly every vocabulary
-WORDS = (
-    "time", "people", "year", "way", "day", "man", "thing", "world", "life", "hand", "part", "child", "eye", "place",
-)  # fmt: skip
 
 
 @asynccontextmanager
@@ -57,7 +53,8 @@ async def serving(group: LaunchGroup, as_written: LaunchGroup, sink: Sink, means
         server = Server(kind, http, meter, metrics, process, process.log if process else _log(engine))
         version, endpoints = await kind.facts(http)
         _serves(engine, endpoints)
-        prompts = _prompts(engine, model, endpoints)
+        vocabulary = _ids_below(engine, model, endpoints)
+        prompts = {test.id: await _prompts(test, engine, vocabulary, http) for test in group.tests}
         launch = sink.round.next_launch(group.name)
         start_log = _start_log(server)
         facts = _described(group, as_written) | {
@@ -71,7 +68,7 @@ async def serving(group: LaunchGroup, as_written: LaunchGroup, sink: Sink, means
             LaunchFacts(**facts, started_unix_us=started, ready_us=ready_us),
             start_log.decode("utf-8", "replace") if start_log is not None else None,
         )
-        yield Session(engine, as_written.engine, server, launch, prompts, _words, sink, means)
+        yield Session(engine, as_written.engine, server, launch, prompts, sink, means)
 
 
 def _side_client(engine: Engine, url: str) -> httpx.AsyncClient:
@@ -168,18 +165,14 @@ def _described(group: LaunchGroup, as_written: LaunchGroup) -> dict[str, Any]:
     }
 
 
-def _prompts(engine: Engine, model: ModelFacts | None, endpoints: dict[str, Any]) -> Prompts:
-    """Prompts of an exact length in tokens: the same for the same seed on every engine with the same vocabulary."""
-    if engine.prompt_form == "text":
-        return _words
+def _ids_below(engine: Engine, model: ModelFacts | None, endpoints: dict[str, Any]) -> int | None:
+    """The first of the token ids that are reserved, or beyond the vocabulary."""
     size = engine.vocabulary or (model and model.architecture.vocabulary) or _vocabulary(endpoints)
-    if size is None:
-        raise EngineError("how many token ids its vocabulary has is unknown", cure="say `vocabulary:` in the plan")
-    ids = range(engine.first_token, size - RESERVED_IDS)
-    if not ids:
-        raise EngineError(f"no token ids from {ids.start} to {ids.stop}", cure="lower `first_token` in the plan")
-    return lambda seed, length: random.Random(seed).choices(ids, k=length)
+    return None if size is None else size - RESERVED_IDS
 
 
-def _words(seed: str, length: int) -> str:
-    return " ".join(random.Random(seed).choices(WORDS, k=length))
+async def _prompts(test: PlannedTest, engine: Engine, vocabulary: int | None, http: httpx.AsyncClient) -> Prompts:
+    try:
+        return await prompts_of(test, engine, vocabulary, http)
+    except ValueError as error:  # the file was another when the plan was read
+        raise EngineError(str(error), cure="put the file back") from None

@@ -6,7 +6,7 @@ import asyncio
 import os
 import ssl
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial, reduce
 from itertools import repeat
@@ -17,6 +17,7 @@ from typing import Any
 from genreport import rounds
 from genreport.arrivals import BLOCK, Arrival
 from genreport.client import Call, Client, Clock
+from genreport.corpus import USER, Message, chosen, described, joined, words_of
 from genreport.crew import PACE, Alone, Crew, Means, pace_of, pipes, workers_for
 from genreport.engines import chatted, sampled
 from genreport.engines.server import Samples, Server
@@ -27,15 +28,12 @@ from genreport.progress import Silent
 from genreport.records import Conversations, LogRange, Request
 from genreport.rounds import LevelWriter, RoundWriter
 from genreport.session.counting import count_again
-from genreport.session.talking import Talks, Words, joined, messages
+from genreport.session.prompts import Prompts
+from genreport.session.talking import Talks
 from genreport.worker import Target
 
 # an engine may log more than anyone reads; the lines past this are not kept, and a remark says so
 LOG_BYTES = 1 << 24
-
-# a seed and a length in tokens -> a prompt
-Prompts = Callable[[str, int], list[int] | str]
-
 
 # connections refused in a row after which a load that goes by time has no server any more
 REFUSED = 100
@@ -131,15 +129,14 @@ def verification(engine: Engine) -> ssl.SSLContext | bool:
 class Session:
     """A ready engine, the levels measured on it, and the `means` to load it.
 
-    `written` is the engine with its variables as the plan has them.
+    `written` is the engine with its variables as the plan has them; `prompts` go by the ids of tests.
     """
 
     engine: Engine
     written: Engine
     server: Server
     launch: str
-    prompts: Prompts
-    words: Words
+    prompts: Mapping[str, Prompts]
     sink: Sink
     means: Means
 
@@ -159,7 +156,8 @@ class Session:
         origin_unix_us, clock = unix_us(), Clock()
         remarks: list[str] = []
         paces = [0.0]
-        talks = Talks(step.level, step.seed, self.words, partial(self._turn, step)) if step.level.talk else None
+        prompts = self.prompts[step.test.id]
+        talks = Talks(step.level, step.seed, prompts, partial(self._turn, step)) if step.level.talk else None
         async with self._holder(step, clock) as holder:
             await self._load(
                 holder, step, clock, writer, talks, lambda done: paces.append(pace_of(done) or 0), warmup=True
@@ -272,25 +270,34 @@ class Session:
         return (self._call(step, index, arrival, warmup) for index, arrival in enumerate(asked))
 
     def _call(self, step: Step, index: int, arrival: Arrival, warmup: bool) -> Call:
-        pieces = list(_pieces(step, f"{'warmup/' if warmup else ''}{index}", arrival))
-        prompt = self._joined([self.prompts(seed, length) for seed, length in pieces])
-        plain = self.server.kind.body(self.engine.model, prompt, arrival.output, step.seed)
+        prompts, asked_input = self.prompts[step.test.id], arrival.input
+        if prompts.chats:
+            said = chosen(prompts.chats, step.seed, -1 - index if warmup else index).messages
+            asked_input, prompt = words_of(said), "\n".join(message["content"] for message in said)
+        else:
+            pieces = _pieces(step, f"{'warmup/' if warmup else ''}{index}", arrival)
+            prompt = self._joined([prompts.piece(*piece) for piece in pieces])
+            said = [{"role": USER, "content": prompt}]
+        body = self._said(step, prompt, said, arrival.output)
         return Call(
             index=index,
             seed=step.seed,
-            body=sampled(self.server.kind, plain, self.engine.sampling),
-            asked_input=arrival.input,
+            body=sampled(self.server.kind, body, self.engine.sampling),
+            asked_input=asked_input,
             asked_output=arrival.output,
             warmup=warmup,
             due_us=round(arrival.due_s * 1e6),
         )
 
-    def _turn(self, step: Step, said: list[str]) -> dict[str, Any]:
+    def _turn(self, step: Step, said: list[Message]) -> dict[str, Any]:
         """The body of a turn; its server may keep what it computed for the turns before."""
-        chat = step.level.talk is not None and step.level.talk.chat
-        plain = self.server.kind.body(self.engine.model, joined(said), step.level.shape.output, step.seed)
-        body = chatted(plain, messages(said)) if chat else plain
-        return sampled(self.server.kind, body | self.server.kind.KEEPING, self.engine.sampling)
+        body = self._said(step, joined(said), said, step.level.shape.output) | self.server.kind.KEEPING
+        return sampled(self.server.kind, body, self.engine.sampling)
+
+    def _said(self, step: Step, prompt: list[int] | str, said: list[Message], output: int) -> dict[str, Any]:
+        """The body that asks to go on from a prompt, or at the chat endpoint, if the test wants it so, from what was said."""
+        plain = self.server.kind.body(self.engine.model, prompt, output, step.seed)
+        return chatted(plain, said) if step.test.chat else plain
 
     @staticmethod
     def _joined(parts: list[Any]) -> list[int] | str:
@@ -324,7 +331,9 @@ class Session:
             "launch": self.launch,
             "shape": level.shape,
             "concurrency": level.concurrency,
-            "mixed": level.trace is not None or level.talk is not None,
+            "mixed": level.trace is not None or level.talk is not None or step.test.chats,
+            "chat": step.test.chat,
+            "prompts": described(step.test.prompts) if step.test.prompts else None,
             "arrivals": level.arrivals,
             "duration_s": level.duration_s,
             "search": level.search,

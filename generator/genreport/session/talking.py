@@ -8,68 +8,71 @@ from itertools import count
 from typing import Any
 
 from genreport.client import Call
+from genreport.corpus import ASSISTANT, USER, Message, chosen, words_of
 from genreport.load import Talk
 from genreport.plan import LevelPlan, asked_input
 from genreport.records import Conversations
+from genreport.session.prompts import Prompts
 
-# what was said, by the user and the server in turn -> the body of the next request
-Body = Callable[[list[str]], dict[str, Any]]
-# a seed and a length in tokens -> text
-Words = Callable[[str, int], str]
-ROLES = "user", "assistant"
+# what was said -> the body of the next request
+Body = Callable[[list[Message]], dict[str, Any]]
 
 
 @dataclass
 class Talks:
-    """The conversations of one repeat in order, the same for the same seed; `planned` counts the turns of those begun."""
+    """The conversations of one repeat in order, the same for the same seed; counts those begun and their turns."""
 
     level: LevelPlan
     seed: int
-    words: Words
+    prompts: Prompts
     body: Body
     begun: int = 0
+    planned: int = 0
 
     @property
     def plan(self) -> Conversations:
         assert self.level.talk is not None
         return self.level.talk
 
-    @property
-    def planned(self) -> int:
-        return self.begun * self.plan.turns
-
     def __iter__(self) -> Iterator[Talk]:
         for number in count() if self.level.requests is None else range(self.level.requests // self.plan.turns):
             yield self._talk(number)
 
-    def _talk(self, number: int) -> Talk:
-        self.begun += 1
-        said: list[str] = []
-        for turn in range(self.plan.turns):
-            said = [*said, self._asks(str(number), turn)]
-            answer = yield self._call(number * self.plan.turns + turn, said, conversation=number, turn=turn)
-            said = [*said, answer or ""]
-
     def warmup(self, requests: int) -> list[Call]:
         """First turns of other conversations."""
-        return [self._call(k, [self._asks(f"warmup/{k}", 0)], warmup=True) for k in range(requests)]
+        return [self._call(k, self._first(-1 - k, f"warmup/{k}"), 0, warmup=True) for k in range(requests)]
 
-    def _asks(self, name: str, turn: int) -> str:
-        """What the user says in a turn; the first one begins with the prefix that all conversations share."""
-        own = self.words(f"{self.seed}/{name}/{turn}", self.plan.input)
-        shared = self.plan.prefix if turn == 0 else 0
-        return f"{self.words(f'{self.seed}/prefix', shared)} {own}" if shared else own
+    def _talk(self, number: int) -> Talk:
+        """A generator: it is begun when it is first asked for a turn."""
+        asked = self._asked(number, str(number))
+        self.begun, self.planned = self.begun + 1, self.planned + len(asked)
+        said = self._opening(number)
+        for turn, text in enumerate(asked):
+            said = [*said, {"role": USER, "content": text}]
+            answer = yield self._call(number * self.plan.turns + turn, said, turn, conversation=number, turn=turn)
+            said = [*said, {"role": ASSISTANT, "content": answer or ""}]
 
-    def _call(self, index: int, said: list[str], **facts: Any) -> Call:
-        lengths = {"asked_input": asked_input(self.plan, len(said) // 2), "asked_output": self.plan.output}
+    def _first(self, number: int, name: str) -> list[Message]:
+        return [*self._opening(number), {"role": USER, "content": self._asked(number, name)[0]}]
+
+    def _opening(self, number: int) -> list[Message]:
+        return chosen(self.prompts.chats, self.seed, number).opening if self.prompts.chats else []
+
+    def _asked(self, number: int, name: str) -> list[str]:
+        """What the user says, turn by turn: of a chat from the file, or drawn, behind the prefix that all share."""
+        if self.prompts.chats:
+            return chosen(self.prompts.chats, self.seed, number).asked[: self.plan.turns]
+        own = [
+            self.prompts.words(f"{self.seed}/{name}/{turn}", self.plan.input or 0) for turn in range(self.plan.turns)
+        ]
+        if self.plan.prefix:
+            own[0] = f"{self.prompts.words(f'{self.seed}/prefix', self.plan.prefix)} {own[0]}"
+        return own
+
+    def _call(self, index: int, said: list[Message], place: int, **facts: Any) -> Call:
+        words = words_of([m for m in said if m["role"] != ASSISTANT]) + place * self.plan.output
+        lengths = {
+            "asked_input": words if self.prompts.chats else asked_input(self.plan, place),
+            "asked_output": self.plan.output,
+        }
         return Call(index=index, seed=self.seed, body=self.body(said), **lengths, **facts)
-
-
-def messages(said: list[str]) -> list[dict[str, str]]:
-    """What was said as the chat endpoint takes it."""
-    return [{"role": ROLES[place % 2], "content": text} for place, text in enumerate(said)]
-
-
-def joined(said: list[str]) -> str:
-    """What was said as one text: answers as they came, so that it begins with what the server has seen."""
-    return "".join(f" {text}" if place and place % 2 == 0 else text for place, text in enumerate(said))
