@@ -78,6 +78,8 @@ class Load:
     # of an open loop, in requests/s; `concurrency` is then how many the engine works on at once
     rate: float | None = None
     searched: str | None = None  # the service level of a search that this level is a step of
+    lasts_s: float | None = None  # of a soak
+    grows: int | None = None  # bytes by which the server's memory grows in a second; `None`: it was not sampled
     turns: int | None = None  # of conversations; the wait grows with the turn
     process: str = (
         "constant"  # how its requests come; gamma has a `burstiness`, ramp ends at `to_rate`, burst has a `size`
@@ -418,13 +420,15 @@ class _Loop:
 
     def samples(self) -> str:
         """Gauges every 100 ms from the first scrape to after the last end."""
-        series = SERIES[self.engine.kind]
+        gauges = SERIES[self.engine.kind]
+        series = [*gauges, *([] if self.load.grows is None else ["process:resident_bytes"])]
         lines = [json.dumps({"format": "genreport-samples/1", "period_us": 100_000, "series": series})]
         for t in range(self.before_us, self.last_us + 200_000, 100_000):
             sent = sum(1 for r in self.done if r.t0_us <= t < r.end_us)
             running = min(sent, self.load.concurrency)
-            kv = [running * (self.load.input + self.load.output) / 46592] if len(series) > 2 else []
-            lines.append(json.dumps([t, running, sent - running, *kv]))
+            kv = [running * (self.load.input + self.load.output) / 46592] if len(gauges) > 2 else []
+            held = [] if self.load.grows is None else [GIB + self.load.grows * t // SECOND]
+            lines.append(json.dumps([t, running, sent - running, *kv, *held]))
         return "\n".join(lines) + "\n"
 
     def slots(self) -> str:
@@ -444,7 +448,7 @@ def _facts(test, load, engine, launch, repeat, warmup, loop, logs) -> dict:
         "concurrency": None if load.rate else load.concurrency,
         "arrivals": load.arrivals,
         "search": SearchStep(slo=load.searched, step=1, load=load.rate, low=1, high=64) if load.searched else None,
-        "chat": bool(load.turns),
+        "chat": bool(load.turns), "duration_s": load.lasts_s,
         "conversations": Conversations(
             turns=load.turns, input=load.input, output=load.output, prefix=8, think_s=0.5,
             begun=loop.count // load.turns, unsent=1 if any(r.failure for r in loop.done) else 0,

@@ -14,6 +14,7 @@ from fault_server import serving
 from genreport import rounds
 from genreport.client import Call, Client, Clock
 from genreport.corpus import joined
+from genreport.crew import Means, workers_for
 from genreport.errors import PlanError
 from genreport.load import Talk, conversations
 from genreport.plan import read_plan
@@ -160,6 +161,13 @@ def test_messages_to_a_server_with_an_endpoint_of_its_own_are_a_mistake(tmp_path
     with pytest.raises(PlanError, match="sends messages, and fake is asked at an endpoint of its own; `chat: false`"):
         read_plan(plan_of(tmp_path, own, tests=[talking()]))
     read_plan(plan_of(tmp_path, own, tests=[talking(chat=False)]))
+
+
+def test_conversations_and_soaks_are_held_by_one_process_whatever_is_asked_for(tmp_path: Path) -> None:
+    soak = {"id": "soak", "kind": "soak", "input": 8, "output": 3, "rate": 50, "duration_s": 60}
+    plan = read_plan(plan_of(tmp_path, engine(1), tests=[talking(), soak]))
+    means = Means(wanted=4, cores=8, free=8, ceiling=1)
+    assert [workers_for(level, 500, means) for test in plan.tests for level in test.levels()] == [1, 1]
 
 
 def test_plan_check_tells_of_conversations(tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from mkdocs.structure.nav import Section
 
 REPORTS = (
-    "index", "concurrency", "ttft", "kv", "cliff", "head-to-head", "guide", "arrivals", "conversations", "against", "history",
-    "method", "sources", "evidence",
+    "index", "concurrency", "ttft", "kv", "cliff", "head-to-head", "guide", "arrivals", "conversations", "soak", "against",
+    "history", "method", "sources", "evidence",
 )  # fmt: skip
 MANY = 6  # rounds, with their list
 MANUAL = ("method", "how-to", "plan", "cli", "format", "provenance", "architecture", "performance", "compare")

@@ -13,6 +13,7 @@ from genreport.desk import Desk, memory_settled
 from genreport.records import ClientFacts, Request
 
 LAG_PERIOD_US = 50_000
+MOST_LAGS = 72_000  # of a level, however long it lasts
 # one conversation: it takes the answer to the turn before, `None` at first, and gives the call of the next turn
 Talk = Generator[Call, str | None, None]
 T = TypeVar("T")
@@ -210,11 +211,13 @@ def first(error: BaseException) -> BaseException:
 class Honesty:
     """Samples how late the event loop wakes, and counts this process's CPU time, from entry to exit.
 
-    A lag holds up to a millisecond that is no delay of a read: epoll's timeout is whole milliseconds.
+    A lag holds up to a millisecond that is no delay of a read: epoll's timeout is whole milliseconds. The longer it is to
+    last, the rarer are the samples: no more than `MOST_LAGS`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, duration_s: float = 0) -> None:
         self._lag_us: list[int] = []
+        self._period_us = max(LAG_PERIOD_US, round(duration_s * 1e6 / MOST_LAGS))
 
     async def __aenter__(self) -> Honesty:
         self._suspended_ns = suspended_ns()
@@ -224,7 +227,7 @@ class Honesty:
 
     async def __aexit__(self, *exc: object) -> None:
         self.facts = ClientFacts(
-            lag_period_us=LAG_PERIOD_US,
+            lag_period_us=self._period_us,
             lag_us=self._lag_us,
             cpu_us=(time.process_time_ns() - self._cpu_ns) // 1000,
             wall_us=(time.monotonic_ns() - self._wall_ns) // 1000,
@@ -243,6 +246,6 @@ class Honesty:
 
     async def _sample(self) -> None:
         while True:
-            asked_ns = time.monotonic_ns() + LAG_PERIOD_US * 1000
-            await asyncio.sleep(LAG_PERIOD_US / 1e6)
+            asked_ns = time.monotonic_ns() + self._period_us * 1000
+            await asyncio.sleep(self._period_us / 1e6)
             self._lag_us.append(max(0, time.monotonic_ns() - asked_ns) // 1000)

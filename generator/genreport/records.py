@@ -267,7 +267,7 @@ class LevelFacts(Record):
 
     format: Literal["genreport-level/1"] = LEVEL_FORMAT
     test: Id
-    kind: Literal["concurrency", "length", "cliff", "open", "conversation"]
+    kind: Literal["concurrency", "length", "cliff", "open", "conversation", "soak"]
     engine: Id
     level: Id
     repeat: int = Field(ge=1)

@@ -34,7 +34,7 @@ def workers_for(level: LevelPlan, pace: float, means: Means) -> int:
 
     One, unless that is more than half of what one can read and no engine needs the cores: the parent, which writes, keeps
     one of them. A closed loop that goes by time is held by one: nobody knows beforehand which calls it will take. So are
-    conversations, whose turns are made of answers.
+    conversations, whose turns are made of answers, and a soak, whose requests are too many to make beforehand.
     """
     if level.alone or (level.arrivals is None and level.requests is None):
         return 1

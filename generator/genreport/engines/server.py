@@ -19,6 +19,7 @@ from genreport.engines.asking import asked
 from genreport.engines.process import Log, Process, answers
 
 SAMPLE_S = 0.5
+MOST_SAMPLES = 7200  # of a level, however long it lasts: what is sampled must not fill the memory
 RESIDENT = "process:resident_bytes"  # of the engine's processes, where they were started here
 SETTLE_S = 60.0
 SETTLE_POLL_S = 0.2
@@ -29,6 +30,7 @@ class Samples:
     """What was seen of a server during a level: sampled series, slots at work, lines of GPU samples; [t_us, …] each."""
 
     series: tuple[str, ...]
+    period_s: float = SAMPLE_S
     rows: list[list[Any]] = field(default_factory=list)
     slots: list[list[Any]] = field(default_factory=list)
     gpu: list[str] = field(default_factory=list)
@@ -36,7 +38,8 @@ class Samples:
     def samples(self) -> str:
         """The text of samples.jsonl; empty when nothing was sampled."""
         return _lines(
-            {"format": "genreport-samples/1", "period_us": int(SAMPLE_S * 1e6), "series": list(self.series)}, self.rows
+            {"format": "genreport-samples/1", "period_us": int(self.period_s * 1e6), "series": list(self.series)},
+            self.rows,
         )
 
     def busy_slots(self) -> str:
@@ -92,9 +95,13 @@ class Server:
             return None
 
     @asynccontextmanager
-    async def watched(self, now_us: Callable[[], int]) -> AsyncIterator[Samples]:
-        """Samples the server, and the GPUs of this machine if it was started here, until the block ends."""
-        seen = Samples((*self.kind.SAMPLED, *([RESIDENT] if self.process else [])))
+    async def watched(self, now_us: Callable[[], int], duration_s: float = 0) -> AsyncIterator[Samples]:
+        """Samples the server, and the GPUs of this machine if it was started here, until the block ends.
+
+        The longer it is to last, the rarer: no more than `MOST_SAMPLES` are kept.
+        """
+        period_s = max(SAMPLE_S, duration_s / MOST_SAMPLES)
+        seen = Samples((*self.kind.SAMPLED, *([RESIDENT] if self.process else [])), period_s)
         tasks = [asyncio.create_task(self._sample(seen, now_us))]
         if self.process is not None and (source := devices.source()):
             tasks.append(asyncio.create_task(_sample_gpus(seen, now_us, source)))
@@ -115,7 +122,7 @@ class Server:
                 seen.rows.append([now_us(), *exposition.values(text, self.kind.SAMPLED), *memory])
             if self.kind.SLOTS and (slots := await self._busy_slots()) is not None:
                 seen.slots.append([now_us(), slots])
-            due = max(due + SAMPLE_S, time.monotonic())
+            due = max(due + seen.period_s, time.monotonic())
             await asyncio.sleep(due - time.monotonic())
 
     async def _busy_slots(self) -> list[list[int]] | None:
@@ -138,7 +145,7 @@ def _token_count(answer: Any) -> int | None:
 
 async def _sample_gpus(seen: Samples, now_us: Callable[[], int], source: devices.Source) -> None:
     """A line a GPU and look, each with the time it came."""
-    async with aclosing(source(SAMPLE_S)) as lines:
+    async with aclosing(source(seen.period_s)) as lines:
         async for line in lines:
             stamp = now_us() if seen.gpu else "t_us"
             seen.gpu.append(f"{stamp}, {line}")

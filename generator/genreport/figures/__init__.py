@@ -30,6 +30,7 @@ from genreport.figures import (
     samples,
     scaling,
     selection,
+    soaking,
     steady,
     sweep,
     talking,
@@ -154,6 +155,7 @@ def _level(book: Book, light: LevelView, scopes: dict[str, str], findings: list[
     arriving.enter(book, level)
     arriving_time.enter(book, level)
     talking.enter(book, level)
+    soaking.enter(book, level, kind, launch is not None and launch.command is not None)
     return True
 
 

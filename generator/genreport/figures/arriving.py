@@ -28,7 +28,7 @@ FEWEST = 8  # requests over which a growth can be told
 
 def enter(book: Book, level: LevelView) -> None:
     """Rates, waits from the due time and their growth; for levels of an open loop only."""
-    if level.kind != "open":
+    if level.concurrency is not None:
         return
     for scope, _, rows in level.each():
         _schedule(book, scope, rows)

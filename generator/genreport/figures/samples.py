@@ -84,9 +84,15 @@ def enter(book: Book, level: LevelView, kind: str, pool: str, findings: list[Fin
 
 def of_repeat(round: Round, files: Level, measured: Table, kind: str, gauge: str) -> Series | None:
     """One gauge of a repeat (or `RESIDENT`, from its slots) in the window of its requests; `None` where none is."""
-    edges, file = _window(measured), files.file(SAMPLES)
+    edges = _window(measured)
     if gauge == RESIDENT:
         return _slots(round, files.file(SLOTS), edges, [])
+    return of_window(round, files, kind, gauge, edges)
+
+
+def of_window(round: Round, files: Level, kind: str, gauge: str, edges: Edges) -> Series | None:
+    """One gauge of a repeat between two times of its clock, in seconds; `None` where there is none."""
+    file = files.file(SAMPLES)
     head, points = _read(round, file, []) if file else ({}, NONE)
     return _gauge(file, head, points, GAUGES[kind].get(gauge, ()), edges)
 

@@ -13,6 +13,7 @@ from genreport.plan.levels import (
     Met,
     OpenTest,
     PlannedTest,
+    SoakTest,
     asked_input,
     level_seed,
 )
@@ -35,6 +36,7 @@ __all__ = [
     "Plan",
     "PlannedTest",
     "Slo",
+    "SoakTest",
     "asked_input",
     "level_seed",
     "read_plan",

@@ -43,11 +43,12 @@ class LevelPlan:
     shared_prefix: float = 0
     search: SearchStep | None = None
     talk: Conversations | None = None
+    soak: bool = False
 
     @property
     def alone(self) -> bool:
-        """Whether one process must hold it, because its requests cannot be made beforehand."""
-        return self.talk is not None
+        """Whether one process must hold it, because its requests cannot be made beforehand, or are too many for that."""
+        return self.soak or self.talk is not None
 
     @property
     def expected(self) -> int:
@@ -303,6 +304,11 @@ class Bursts(Part):
 LOADS = ("rates", "ramp", "bursts", "trace", "search")
 
 
+def named(rate: float) -> str:
+    """The name of a level with so many requests a second."""
+    return f"q{rate:g}".replace(".", "_")
+
+
 class OpenTest(PlannedTest):
     """Requests that arrive by a schedule, whether or not earlier ones are done; exactly one of `LOADS`."""
 
@@ -362,9 +368,7 @@ class OpenTest(PlannedTest):
         return 1.0 if self.arrivals == "poisson" else self.burstiness
 
     def _at(self, rate: float) -> LevelPlan:
-        return self._level(
-            f"q{rate:g}".replace(".", "_"), process=self.arrivals, rate=rate, burstiness=self._burstiness
-        )
+        return self._level(named(rate), process=self.arrivals, rate=rate, burstiness=self._burstiness)
 
     def _changing(self) -> LevelPlan:
         if self.bursts:
@@ -448,11 +452,43 @@ def asked_input(talk: Conversations, turn: int) -> int:
     return talk.prefix + (turn + 1) * (talk.input or 0) + turn * talk.output
 
 
+class SoakTest(PlannedTest):
+    """One load for hours: so many requests in flight, or a rate at which they arrive."""
+
+    kind: Literal["soak"]
+    repeats: Count = 1
+    input: Count | None = None
+    output: Count
+    concurrency: Count | None = None
+    rate: Positive | None = None
+    arrivals: Literal["poisson", "constant"] = "poisson"
+    duration_s: Positive
+
+    _length = model_validator(mode="after")(own_lengths)
+
+    @model_validator(mode="after")
+    def _one_load(self) -> SoakTest:
+        if (self.concurrency is None) == (self.rate is None):
+            raise ValueError("needs either `concurrency` or `rate`")
+        return self
+
+    def levels(self, met: Met = lambda level: None) -> list[LevelPlan]:
+        shape = self.shape(self.input, self.output)
+        if self.rate is None:
+            return [LevelPlan(f"c{self.concurrency}", shape, self.concurrency, None, self.duration_s, soak=True)]
+        burstiness = 1.0 if self.arrivals == "poisson" else None
+        given = Arrivals(process=self.arrivals, rate=self.rate, burstiness=burstiness)
+        return [LevelPlan(named(self.rate), shape, None, None, self.duration_s, given, soak=True)]
+
+
 TESTS = {
     "concurrency": ConcurrencyTest,
     "length": LengthTest,
     "cliff": CliffTest,
     "open": OpenTest,
     "conversation": ConversationTest,
+    "soak": SoakTest,
 }
-AnyTest = Annotated[ConcurrencyTest | LengthTest | CliffTest | OpenTest | ConversationTest, Field(discriminator="kind")]
+AnyTest = Annotated[
+    ConcurrencyTest | LengthTest | CliffTest | OpenTest | ConversationTest | SoakTest, Field(discriminator="kind")
+]

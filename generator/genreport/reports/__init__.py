@@ -21,6 +21,7 @@ from genreport.reports import (
     history,
     kv,
     listed,
+    soak,
     ttft,
 )
 from genreport.reports.page import Page
@@ -45,7 +46,7 @@ def all_pages(
         cliff.page(figures),
         *head_to_head.pages(figures),
     ]
-    scheduled = [*arrivals.pages(figures), *conversations.pages(figures)]
+    scheduled = [*arrivals.pages(figures), *conversations.pages(figures), *soak.pages(figures)]
     told = answers.told(figures, reports)
     return [
         front.page(figures, told, judged, comparisons, scheduled, remembered=story is not None),

@@ -29,7 +29,7 @@ def page(
 ) -> Page:
     """The page a reader of a round meets first.
 
-    `scheduled` are those of its open loops and conversations; `remembered`: it has a history.
+    `scheduled` are those of its open loops, conversations and soaks; `remembered`: it has a history.
     """
     context = verdict(figures) | {
         "told": told,

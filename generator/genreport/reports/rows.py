@@ -129,6 +129,17 @@ class RowMaker:
         row |= {"engine": engine, "colour": self.colours[engine], "level": scope.rpartition(".")[2]}
         return [row | {"flag": self.flags.get(scope, ""), "href": self._records(q)}]
 
+    def over_minutes(self, parts: Levels, figure: str) -> list[Row]:
+        """A figure of each part of a soak, over the minutes after which the part begins."""
+        ledger, found = self.figures.ledger, []
+        for engine, part in parts:
+            since, q = ledger[f"{part}.from"], ledger[f"{part}.{figure}"]
+            if since.missing or q.missing:
+                continue
+            place = {"minutes": since.value, "minutes_id": since.id, "after": shown(since.value, since.unit)}
+            found.append(place | self._value(q) | {"engine": engine, "colour": self.colours[engine]})
+        return found
+
     def _load(self, scope: str) -> Row:
         q = self.figures.ledger[f"{scope}.concurrency"]
         return {"concurrency": q.value, "concurrency_id": q.id}

@@ -165,7 +165,8 @@ class Session:
             holder.keep(workers_for(step.level, max(paces) or PACE, self.means))
             before_us = await self._scrape(writer, rounds.BEFORE, "before", clock, remarks)
             start = self._logged()
-            async with self.server.watched(clock.now_us) as seen, Honesty() as honesty:
+            lasts_s = step.level.duration_s or 0
+            async with self.server.watched(clock.now_us, lasts_s) as seen, Honesty(lasts_s) as honesty:
                 sent = await self._load(holder, step, clock, writer, talks, self.sink.progress.request, warmup=False)
             after_us = await self._scrape(writer, rounds.AFTER, "after", clock, remarks)
         end = self._logged()
