@@ -447,7 +447,9 @@ def _facts(test, load, engine, launch, repeat, warmup, loop, logs) -> dict:
         "shape": Shape(input=load.input, output=load.output), "requests": loop.count,
         "concurrency": None if load.rate else load.concurrency,
         "arrivals": load.arrivals,
-        "search": SearchStep(slo=load.searched, step=1, load=load.rate, low=1, high=64) if load.searched else None,
+        "search": SearchStep(
+            slo=load.searched, step=1, load=load.rate or load.concurrency, low=1, high=64,
+        ) if load.searched else None,
         "chat": bool(load.turns), "duration_s": load.lasts_s,
         "conversations": Conversations(
             turns=load.turns, input=load.input, output=load.output, prefix=8, think_s=0.5,

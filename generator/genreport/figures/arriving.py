@@ -47,7 +47,7 @@ def enter(book: Book, level: LevelView) -> None:
 
 
 def searched(plan: Mapping[str, Any], test: TestView) -> Slo | None:
-    """The service level whose largest rate a test searched for."""
+    """The service level whose largest load a test searched for."""
     steps = (level.repeats[0].facts.search for levels in test.levels.values() for level in levels)
     name = next((step.slo for step in steps if step), None)
     return next((slo for slo in slos(plan) if slo.id == name), None)

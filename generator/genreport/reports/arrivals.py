@@ -9,9 +9,9 @@ from genreport.charts import Chart, Row, arrivals_time
 from genreport.charts.arrivals import achieved, waits
 from genreport.figures import Figures, LevelView, TestView
 from genreport.figures.arriving import limit_of, searched, statistic
-from genreport.figures.choosing import Slo, slos
-from genreport.provenance import Quantity
+from genreport.figures.choosing import slos
 from genreport.reports.arrival_rows import ArrivalRows, Levels
+from genreport.reports.kept import Held, found
 from genreport.reports.page import Drawn, Page, crewed, repeated
 
 # the wait may grow by so much in each second of load before an engine counts as falling behind
@@ -41,31 +41,6 @@ class Pace:
     refused: bool  # at `broke` it is failures that say so
     lost: tuple[str, ...]
     torn: str | None
-
-
-@dataclass(frozen=True)
-class Found:
-    """The largest rate at which one engine keeps a limit.
-
-    `case`: `between` (`held` kept the limit, `broke` is the lowest rate that did not), `all` kept it, or `none`; `statistic` is
-    the figure that decided.
-    """
-
-    engine: str
-    case: str
-    held: str | None
-    broke: str | None
-    statistic: str
-
-
-@dataclass(frozen=True)
-class Held:
-    """A service level that rates are held against, and what each engine makes of it; `searched`: the plan asked for it."""
-
-    slo: Slo
-    limit: Quantity
-    searched: bool
-    engines: tuple[Found, ...]
 
 
 def pages(figures: Figures) -> list[Page]:
@@ -182,31 +157,16 @@ def turns_away(figures: Figures, level: str) -> bool:
 
 def _limits(figures: Figures, test: TestView) -> list[Held]:
     """Every service level with a limit, the one that the plan searched for first."""
-    wanted, found = searched(figures.round.plan, test), []
+    wanted, limits = searched(figures.round.plan, test), []
     for slo in slos(figures.round.plan, figures.given):
         limit = figures.ledger[limit_of(test, slo)]
         if not limit.missing:
-            engines = (_found(figures, e, test.levels_of(e), statistic(slo), limit.value) for e in test.engines)
-            found.append(Held(slo, limit, slo == wanted, tuple(engines)))
-    return sorted(found, key=lambda held: not held.searched)
+            engines = (found(figures, e, test.levels_of(e), statistic(slo), limit.value) for e in test.engines)
+            limits.append(Held(slo, limit, slo == wanted, tuple(engines)))
+    return sorted(limits, key=lambda held: not held.searched)
 
 
 def _differ(figures: Figures, levels: list[str]) -> bool:
     """Whether goodput counted from due and from sending differ anywhere."""
     pairs = ([figures.ledger[f"{level}.{name}"].value for name in ("goodput", "due_goodput")] for level in levels)
     return any(sent != due for sent, due in pairs)
-
-
-def _found(figures: Figures, engine: str, levels: tuple[LevelView, ...], name: str, limit: float) -> Found:
-    """A level keeps the limit if its figure does and no request failed, as in the runner."""
-    kept = {level.id: _keeps(figures, level.id, name, limit) for level in levels}
-    held = [id for id, keeps in kept.items() if keeps]
-    broke = [id for id, keeps in kept.items() if not keeps]
-    case = "all" if not broke else "none" if not held else "between"
-    return Found(engine, case, held[-1] if held else None, broke[0] if broke else None, name)
-
-
-def _keeps(figures: Figures, level: str, name: str, limit: float) -> bool:
-    q = figures.ledger.get(f"{level}.{name}")
-    value = q.value if q else None
-    return value is not None and value <= limit and not figures.ledger[f"{level}.failed"].value

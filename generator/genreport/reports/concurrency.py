@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from genreport import charts
-from genreport.figures import Figures
+from genreport.figures import Figures, TestView
+from genreport.figures.arriving import limit_of, searched
 from genreport.provenance import Quantity
+from genreport.reports.kept import Held, found
 from genreport.reports.page import Drawn, Page, crewed, repeated
 from genreport.reports.rows import RowMaker
 
@@ -67,10 +69,21 @@ def _context(figures: Figures, test: Any, sweeps: list[Sweep]) -> dict[str, Any]
         "ran": repeated(figures, levels),
         "crewed": crewed(figures, levels),
         "winner": max((s for s in sweeps if s.best), key=lambda s: s.best.value, default=None),
+        "search": _search(figures, test),
         "percentiles": PERCENTILES,
         "flags": [flag for flag in figures.flags if flag.scope.startswith(f"{test.id}.")],
         "charts": _charts(figures, sweeps),
     }
+
+
+def _search(figures: Figures, test: TestView) -> Held | None:
+    """What the plan's search for the largest load came to."""
+    slo = searched(figures.round.plan, test)
+    limit = figures.ledger.get(limit_of(test, slo)) if slo else None
+    if slo is None or limit is None or limit.missing:
+        return None
+    engines = (found(figures, engine, test.levels_of(engine), slo.statistic, limit.value) for engine in test.engines)
+    return Held(slo, limit, True, tuple(engines))
 
 
 def _sweep(figures: Figures, test: Any, engine: str) -> Sweep:
