@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,8 @@ tests:
       - {{concurrency: 2, requests: 4}}
     repeats: 2
     warmup: 1
+  - {{id: talk, kind: conversation, turns: 3, prefix: 32, input: 8, output: 8, levels: [1], conversations: 2, repeats: 1}}
+  - {{id: soak, kind: soak, input: 16, output: 8, concurrency: 1, duration_s: 8}}
 """
 
 
@@ -84,6 +87,25 @@ def test_every_request_counts_its_tokens_and_agrees_with_the_server(recorded):
                          "engine_prompt_tokens", "engine_generation_tokens"):  # fmt: skip
                 found = ledger[f"{scope}.check.{name}"]
                 assert found.missing or found.value == 0, found
+
+
+def test_a_later_turn_is_read_from_what_the_server_kept(recorded):
+    round = Round(recorded / "runs" / "real")
+    levels = [level for level in round.levels if level.facts.kind == "conversation"]
+    assert len(levels) == 2
+    for level in levels:
+        sent = sorted((r for r in round.requests(level) if not r.warmup), key=lambda r: r.index)
+        assert [(r.conversation, r.turn, r.failure) for r in sent] == [(n, k, None) for n in range(2) for k in range(3)]
+        for before, later in pairwise(sent):
+            if later.turn:
+                assert later.usage.prompt_tokens > before.usage.prompt_tokens
+                assert later.usage.cached_tokens > before.usage.prompt_tokens // 2
+
+
+def test_a_soak_knows_the_memory_of_the_server(recorded):
+    ledger = compute(Round(recorded / "runs" / "real")).ledger
+    assert ledger["soak.llamacpp-one-slot.c1.r1.part6.memory"].value > 50e6
+    assert ledger["soak.llamacpp-one-slot.c1.failed"].value == 0
 
 
 def test_the_start_up_log_gives_the_pool(recorded):
