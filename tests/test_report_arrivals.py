@@ -249,6 +249,7 @@ def test_a_limit_of_the_plan_that_holds_requests_back_is_not_the_client_being_la
     text = read(figures)
     assert "vllm-bf16 keeps up with 2 req/s and falls behind at 4 req/s" in text
     assert "mostly their wait for room" in text
+    assert "past the plan's limit of 4 in flight they wait at the client" in text
 
 
 @pytest.mark.parametrize("rates", [(1, 2, 4, 8, 12), range(1, 16)])
@@ -268,7 +269,7 @@ def test_no_page_of_three_engines_is_heavier_than_a_page_may_be(tmp_path, rates)
         ({"process": "ramp", "to_rate": 8}, "at a rate that changes evenly from 2 req/s to 8 req/s, whether or not"),
         (
             {"process": "burst", "size": 8},
-            "8 at once every 4 s, whether or not earlier ones are done. Rates below are means",
+            "8 at once every 4 s, whether or not earlier ones are done. Rates below are means from",
         ),
         ({}, "They come by a schedule made beforehand, evenly, whether or not earlier ones are done."),
     ],
@@ -419,6 +420,17 @@ def test_levels_rise_by_their_rates_and_stand_beside_a_sweep(tmp_path):
     assert [level.rpartition(".")[2] for level in page.context["paces"][0].levels] == ["q2", "q4", "q20"]
     for each in all_pages(figures):
         write(each, figures.ledger, shared_context(figures))
+
+
+def test_a_second_open_loop_has_a_page_that_bears_its_name(tmp_path):
+    other = replace(arriving(4), id="bursts")
+    composed = compose_round(tmp_path / "composed", tests=(arriving(2), other), engines=(VLLM,))
+    figures = compute(composed)
+    shared = shared_context(figures)
+    pages = {page.path: write(page, figures.ledger, shared).text for page in all_pages(figures)}
+    assert pages["arrivals/index.md"].startswith("---\ntitle: 07 Arrivals\n---\n")
+    assert pages["arrivals-bursts/index.md"].startswith("---\ntitle: 07 Arrivals, bursts\n---\n")
+    assert "Arrivals, <span" in pages["index.md"]
 
 
 GOLDEN = Path(__file__).parent / "golden" / "arrivals.txt"

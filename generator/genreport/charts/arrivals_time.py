@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import altair as alt
 
 from genreport.charts.colours import MUTED, colour_by_engine
 from genreport.charts.rows import Row, chart_of, tooltips, unique, valued
-from genreport.charts.scales import logarithmic, seconds_axis
+from genreport.charts.scales import Scale, logarithmic, seconds_axis
 from genreport.charts.spec import Chart, finish, lines_in_words
 from genreport.words import say
 
 HEIGHT = 150
 BAR = 5  # px
+TICKS = 6
 
 
 def over_time(panels: Sequence[Sequence[Row]], limits: Sequence[Row] = ()) -> list[Chart]:
@@ -21,8 +23,13 @@ def over_time(panels: Sequence[Sequence[Row]], limits: Sequence[Row] = ()) -> li
     drawn = [rows for rows in map(valued, panels) if rows]
     every = [row for rows in drawn for row in rows]
     ends = [*every, *({"value": row["median"]} for row in every), *limits]
-    y = seconds_axis(logarithmic(ends, "value")) if drawn else None
+    y = seconds_axis(_few_ticks(logarithmic(ends, "value"))) if drawn else None
     return [_panel(rows, y, limits) for rows in drawn]
+
+
+def _few_ticks(scale: Scale) -> Scale:
+    """A small drawing has room for every second or third tick of a large one."""
+    return replace(scale, ticks=scale.ticks[:: -(-len(scale.ticks) // TICKS)])
 
 
 def _panel(rows: list[Row], y: alt.Y, limits: Sequence[Row]) -> Chart:

@@ -76,7 +76,8 @@ def statistic(slo: Slo) -> str:
 def _process(book: Book, level: LevelView) -> None:
     """What the plan says of how requests come, beside their rate; only what belongs to the process."""
     facts = level.repeats[0].facts
-    for name, unit in (("from_rate", "req/s"), ("to_rate", "req/s"), ("size", "count"), ("every_s", "s")):
+    for name, unit in (("from_rate", "req/s"), ("to_rate", "req/s"), ("size", "count"), ("every_s", "s"),
+                       ("max_in_flight", "count")):  # fmt: skip
         if getattr(facts.arrivals, name) is not None:
             book.pointer(f"{level.id}.{name}", unit, level.repeats[0].facts_file, f"/arrivals/{name}")
 
