@@ -287,4 +287,4 @@ def test_plan_check_tells_what_open_loops_will_do_and_what_depends(tmp_path: Pat
     lines = "\n".join(told(read_plan(plan_of(tmp_path, engine(1), tests=tests), on_this_machine=False)))
     assert "steady/q2: 1 × 60 s (about 120 requests) + 1 warm-up, 2 requests/s (poisson), 8 + 3 tokens, 60 s" in lines
     assert "timed/c4: 2 × 30 s (as many requests as it takes)" in lines
-    assert "and more, which depends on the engine or on a trace that is not here: timed, real" in lines
+    assert "and more, which depends on the engine or on a file that is not here: timed, real" in lines

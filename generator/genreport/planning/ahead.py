@@ -125,7 +125,7 @@ def told(plan: Plan, like: Round | None = None) -> Iterator[str]:
     yield f"{len(everything):,} repeats, {sent:,} requests with warm-up, {prompts:,} prompt and {tokens:,} output tokens"
     yield f"about {_minutes(seconds)} and {size / 1e6:,.1f} MB"
     if open_ended := _open_ended(plan):
-        yield f"  and more, which depends on the engine or on a trace that is not here: {', '.join(open_ended)}"
+        yield f"  and more, which depends on the engine or on a file that is not here: {', '.join(open_ended)}"
     yield f"  time: {_how(pace, everything)}"
 
 
