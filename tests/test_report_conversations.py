@@ -82,3 +82,18 @@ def test_a_whole_site_of_conversations_holds_its_audit(tmp_path, monkeypatch):
     assert built.exit_code == 0, built.output
     checked = CliRunner().invoke(main, ["audit", "site"])
     assert checked.exit_code == 0, checked.output
+
+
+def drawn(figures: Figures) -> object:
+    page = next(page for page in all_pages(figures) if page.path == "conversations/index.md")
+    return page.context["charts"]["turns"]
+
+
+def test_the_waits_of_the_lowest_and_the_highest_level_are_drawn(tmp_path):
+    chart = drawn(figures_of(tmp_path, talking(1, 2, 4)))
+    assert "2 under way" not in chart.alt
+    assert all(f"{count} under way" in chart.alt for count in (1, 4))
+
+
+def test_one_turn_makes_no_line(tmp_path):
+    assert drawn(figures_of(tmp_path, talking(2, turns=1))) is None

@@ -13,12 +13,9 @@ import altair as alt
 from genreport.charts.colours import INK, MUTED, NARROW, PAPER, colour_by, colour_by_engine, engine_colour, ramp
 from genreport.charts.marks import apart
 from genreport.charts.rows import Row, chart_of, inline, unique, valued
-from genreport.charts.scales import Scale, linear, logarithmic, round_steps, y_axis
+from genreport.charts.scales import Scale, bytes_y, linear, logarithmic, round_steps, y_axis
 from genreport.charts.spec import Chart, finish, lines_in_words, percent_axis, point_in_words
 from genreport.words import say
-
-_BYTES = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"), (1, "B"))
-_STEPS = (1, 2, 5, 10, 20, 50, 100, 200, 500)
 
 
 def kv_use(
@@ -33,7 +30,7 @@ def kv_use(
     if not drawn:
         return None
     scale, levels = linear([*drawn, *fit], "value"), unique(row["level"] for row in drawn)
-    x, y = _tokens_axis(drawn), _bytes_y(scale) if in_bytes else y_axis(scale, "value")
+    x, y = _tokens_axis(drawn), bytes_y(scale) if in_bytes else y_axis(scale, "value")
     look = {"x": x, "y": y, "color": colour_by("level", levels, ramp(levels))}
     layers = [
         chart_of(drawn)
@@ -211,15 +208,6 @@ def _tokens_axis(rows: Sequence[Row]) -> alt.X:
     top = max(row["tokens"] for row in rows) * 1.06
     axis = alt.Axis(title=say("kv_chart.tokens"), format=",~r", tickCount=6, grid=False, labelOverlap="greedy")
     return alt.X("tokens:Q", scale=alt.Scale(domain=[0, top], nice=False), axis=axis)
-
-
-def _bytes_y(scale: Scale) -> alt.Y:
-    """Round ticks in the binary unit that pages use."""
-    size, unit = next(((s, u) for s, u in _BYTES if scale.high >= s), _BYTES[-1])
-    step = next((step for step in _STEPS if scale.high / size / step <= 6), _STEPS[-1])
-    ticks = [step * k * size for k in range(int(scale.high / size / step) + 1)]
-    axis = alt.Axis(title=None, values=ticks, labelExpr=f"format(datum.value / {size}, ',~r') + ' {unit}'")
-    return alt.Y("value:Q", scale=scale.altair(), axis=axis)
 
 
 def _length_axis(rows: Sequence[Row]) -> alt.X:

@@ -12,8 +12,10 @@ from genreport.charts.rows import Row
 from genreport.charts.spec import HEIGHT
 from genreport.words import say
 
+_BYTES = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"), (1, "B"))
+_STEPS = (0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500)
 _SECONDS = (
-    "datum.value >= 1 ? format(datum.value, '~g') + ' s' : datum.value >= 0.001 ? "
+    "datum.value >= 1 || datum.value === 0 ? format(datum.value, '~g') + ' s' : datum.value >= 0.001 ? "
     "format(datum.value * 1000, '.4~g') + ' ms' : format(datum.value * 1000000, '.4~g') + ' µs'"
 )
 
@@ -89,7 +91,17 @@ def y_axis(scale: Scale, field: str) -> alt.Y:
     return alt.Y(f"{field}:Q", scale=scale.altair(), axis=axis)
 
 
+def bytes_y(scale: Scale) -> alt.Y:
+    """Bytes (`value`) with round ticks in the binary unit that pages use."""
+    size, unit = next(((s, u) for s, u in _BYTES if scale.high >= s), _BYTES[-1])
+    step = next((step for step in _STEPS if scale.high / size / step <= 6), _STEPS[-1])
+    ticks = [step * k * size for k in range(int(scale.high / size / step) + 1)]
+    axis = alt.Axis(title=None, values=ticks, labelExpr=f"format(datum.value / {size}, ',~r') + ' {unit}'")
+    return alt.Y("value:Q", scale=scale.altair(), axis=axis)
+
+
 def seconds_axis(scale: Scale) -> alt.Y:
     """Seconds (`value`) labelled in the unit that suits each tick."""
-    axis = alt.Axis(title=None, values=list(scale.ticks or ()), labelExpr=_SECONDS)
+    ticks = {"values": list(scale.ticks)} if scale.ticks else {"tickCount": 6}
+    axis = alt.Axis(title=None, labelExpr=_SECONDS, **ticks)
     return alt.Y("value:Q", scale=scale.altair(), axis=axis)

@@ -8,14 +8,9 @@ import altair as alt
 
 from genreport.charts.colours import NARROW, colour_by_engine
 from genreport.charts.rows import Row, chart_of, tooltips, unique, valued
-from genreport.charts.scales import linear
+from genreport.charts.scales import bytes_y, linear
 from genreport.charts.spec import Chart, finish, lines_in_words, point_in_words
 from genreport.words import say
-
-_BYTES = (
-    "datum.value >= 1073741824 ? format(datum.value / 1073741824, '.3~g') + ' GiB' : "
-    "format(datum.value / 1048576, '.4~g') + ' MiB'"
-)
 
 
 def memory(rows: Sequence[Row], *, alt: str | None = None) -> Chart | None:
@@ -23,7 +18,8 @@ def memory(rows: Sequence[Row], *, alt: str | None = None) -> Chart | None:
     drawn = valued(rows)
     if not drawn:
         return None
-    base = chart_of(drawn).encode(x=_axis(drawn), y=_bytes(drawn), color=colour_by_engine(drawn, legend=NARROW))
+    y, color = bytes_y(linear(drawn, "value")), colour_by_engine(drawn, legend=NARROW)
+    base = chart_of(drawn).encode(x=_axis(drawn), y=y, color=color)
     tips = {"href": "href:N", "tooltip": tooltips("engine", "after", "shown")}
     point = base.encode(**tips).mark_point(filled=True, size=46, opacity=1, cursor="pointer")
     title = say("chart.soak")
@@ -34,11 +30,6 @@ def _axis(drawn: Sequence[Row]) -> alt.X:
     end = max(row["minutes"] for row in drawn) or 1
     axis = alt.Axis(title=say("chart.soak_time"), grid=False)
     return alt.X("minutes:Q", scale=alt.Scale(domain=[0, end * 1.02], nice=False), axis=axis)
-
-
-def _bytes(drawn: Sequence[Row]) -> alt.Y:
-    axis = alt.Axis(title=None, tickCount=5, labelExpr=_BYTES)
-    return alt.Y("value:Q", scale=linear(drawn, "value").altair(), axis=axis)
 
 
 def _in_words(title: str, drawn: Sequence[Row]) -> str:

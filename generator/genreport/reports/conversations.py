@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from genreport.charts.conversations import waits
 from genreport.figures import Figures, LevelView, TestView
 from genreport.figures.talking import turns_of
-from genreport.reports.page import Page, repeated
+from genreport.reports.page import Drawn, Page, repeated
+from genreport.reports.rows import Row, RowMaker
 
 
 @dataclass(frozen=True)
@@ -43,8 +45,15 @@ def _page(figures: Figures, test: TestView, place: str) -> Page:
         "ran": repeated(figures, [level.id for talk in talks for level in talk.levels]),
         "chat": test.levels_of(test.engines[0])[0].repeats[0].facts.chat,
         "flags": [flag for flag in figures.flags if flag.scope.startswith(f"{test.id}.")],
+        "charts": Drawn(turns=waits(_drawn(RowMaker(figures), talks))),
     }
     return Page(f"{place}/index.md", "conversations.md", context)
+
+
+def _drawn(rows: RowMaker, talks: list[Talk]) -> list[Row]:
+    """The turns of each engine's lowest and highest level: more lines hide each other."""
+    ends = [(talk.engine, level) for talk in talks for level in dict.fromkeys((talk.levels[0], talk.levels[-1]))]
+    return [row for engine, level in ends for row in rows.over_turns(engine, level.id, level.turns)]
 
 
 def _talk(figures: Figures, engine: str, views: tuple[LevelView, ...]) -> Talk:

@@ -129,6 +129,20 @@ class RowMaker:
         row |= {"engine": engine, "colour": self.colours[engine], "level": scope.rpartition(".")[2]}
         return [row | {"flag": self.flags.get(scope, ""), "href": self._records(q)}]
 
+    def over_turns(self, engine: str, level: str, turns: Iterable[str]) -> list[Row]:
+        """The median wait of each turn of a level of conversations."""
+        ledger, found = self.figures.ledger, []
+        count = ledger[f"{level}.concurrency"]
+        under_way = say("chart.under_way", count=shown(count.value, count.unit))
+        for turn in turns:
+            number, q = ledger[f"{turn}.number"], ledger[f"{turn}.ttft.p50"]
+            if number.missing or q.missing:
+                continue
+            at = {"turn": number.value, "turn_id": number.id, "at": f"{say('chart.turn')} {number.value:g}"}
+            at |= self._load(level) | {"under_way": under_way, "engine": engine, "colour": self.colours[engine]}
+            found.append(at | self._value(q))
+        return found
+
     def over_minutes(self, parts: Levels, figure: str) -> list[Row]:
         """A figure of each part of a soak, over the minutes after which the part begins."""
         ledger, found = self.figures.ledger, []

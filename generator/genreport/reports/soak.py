@@ -15,9 +15,10 @@ HOUR_S = 3600
 
 @dataclass(frozen=True)
 class Repeat:
-    """One repeat of a soak: its scope, those of its parts, and the first and the last of them with a known memory."""
+    """One repeat of a soak: its scope, its name, those of its parts, the first and the last of them with a known memory."""
 
     id: str
+    name: str
     parts: tuple[str, ...]
     first: str | None
     last: str | None
@@ -63,4 +64,4 @@ def _soak(figures: Figures, test: TestView, engine: str) -> Soak:
 def _repeat(figures: Figures, id: str) -> Repeat:
     parts = tuple(f"{id}.part{part + 1}" for part in range(PARTS))
     known = [part for part in parts if not figures.ledger[f"{part}.memory"].missing]
-    return Repeat(id, parts, known[0] if known else None, known[-1] if known else None)
+    return Repeat(id, id.rpartition(".")[2], parts, known[0] if known else None, known[-1] if known else None)
