@@ -161,14 +161,6 @@ class Interrupts(Silent):
             os.kill(os.getpid(), self.number)
 
 
-@pytest.fixture(autouse=True)
-def heard() -> Iterator[None]:
-    """A shell may have started the tests in the background, where an interrupt is ignored."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
 @pytest.fixture
 def hang_up() -> Iterator[Callable[[Any], None]]:
     """Sets how this process takes a lost terminal, which the one that runs the tests may have changed."""
