@@ -29,7 +29,7 @@ import psutil
 
 HERE = Path(__file__).parent
 REALTIME: list[bool] = []
-PERIOD_S = 0.1  # between two looks at a client's processes
+PERIOD_S = 0.02  # between two looks at a client's processes
 MS = 1e6  # ns
 MIB = 2**20
 
@@ -245,7 +245,7 @@ class Cost:
         self.peak_bytes = max(self.peak_bytes, resident)
 
     def within_s(self, begin_ns: int, end_ns: int) -> float:
-        begin, end = np.interp([begin_ns - 5e7, end_ns + 2e8], self.at_ns, self.cpu_s)
+        begin, end = np.interp([begin_ns - 1e7, end_ns + 2e8], self.at_ns, self.cpu_s)
         return float(end - begin)
 
 
