@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import html
 import json
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from compose import VLLM, Test, compose_round
 from genreport.audit.case import Case
 from genreport.audit.charts import Drawing, check_chart
 from genreport.audit.figures import check_figures
@@ -16,7 +19,7 @@ from genreport.audit.pages import read_page
 from genreport.audit.report import Report
 from genreport.charts import Chart
 from genreport.evaluate import Evidence
-from genreport.figures import Figures, Limit
+from genreport.figures import Figures, Limit, compute
 from genreport.pages import shared_context, write
 from genreport.publish import figures_of
 from genreport.reports import all_pages
@@ -56,3 +59,18 @@ def page(round: Round, path: str, given: Sequence[Limit] = ()) -> str:
     figures = figures_of(round, given).for_pages
     found = next(page for page in all_pages(figures) if page.path == path)
     return write(found, figures.ledger, shared_context(figures)).text
+
+
+def read(figures: Figures, path: str) -> str:
+    """A page's text as a reader has it, without markup."""
+    page = next(page for page in all_pages(figures) if page.path == path)
+    markup = write(page, figures.ledger, shared_context(figures)).text
+    return " ".join(html.unescape(re.sub(r"<[^>]*>", "", markup)).replace("\u202f", " ").split())
+
+
+def composed(path: Path, *tests: Test, **what: object) -> Figures:
+    """Figures of a composed round, recomputed: one engine, one repeat, no jitter, unless told."""
+    what = {"engines": (VLLM,), "repeats": 1, "jitter": 0, "latency": lambda *_: (0.05, 0.02)} | what
+    figures = compute(compose_round(path / "composed", tests=tests, **what))
+    recomputed(figures)
+    return figures

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import re
 from pathlib import Path
 
@@ -10,12 +9,13 @@ import pytest
 
 import audited
 from compose import LLAMA, VLLM, Load, Test, compose_round, sweep
-from genreport.figures import Figures, compute
-from genreport.pages import shared_context, write
+from genreport.figures import compute
 from genreport.records import Failure
-from genreport.reports import all_pages, soak
+from genreport.reports import soak
 
 MIB = 2**20
+
+PAGE = "soak/index.md"
 
 
 def soaking(*, rate: float | None = None, grows: int | None = MIB, requests: int = 120) -> Test:
@@ -23,32 +23,19 @@ def soaking(*, rate: float | None = None, grows: int | None = MIB, requests: int
     return Test("soak", "soak", (load,))
 
 
-def figures_of(path: Path, *tests: Test, **what: object) -> Figures:
-    what = {"engines": (VLLM,), "repeats": 1, "jitter": 0, "latency": lambda *_: (0.05, 0.02)} | what
-    figures = compute(compose_round(path / "composed", tests=tests, **what))
-    audited.recomputed(figures)
-    return figures
-
-
-def read(figures: Figures) -> str:
-    page = next(page for page in all_pages(figures) if page.path == "soak/index.md")
-    markup = write(page, figures.ledger, shared_context(figures)).text
-    return " ".join(html.unescape(re.sub(r"<[^>]*>", "", markup)).replace("\u202f", " ").split())
-
-
 def test_the_slope_of_memory_is_told_by_the_hour(tmp_path):
-    figures = figures_of(tmp_path, soaking())
+    figures = audited.composed(tmp_path, soaking())
     scope = "soak.vllm-bf16.c4.r1"
     assert figures.ledger[f"{scope}.memory_growth"].value == pytest.approx(3600, rel=0.01)
     first, last = (figures.ledger[f"{scope}.part{part}.memory"].value for part in (1, 10))
     assert last - first == pytest.approx(9 * MIB, rel=0.05)
-    assert "The slope of its memory is 3,600 MiB/h" in read(figures)
-    assert "It was told by less than an hour" in read(figures)
+    assert "The slope of its memory is 3,600 MiB/h" in audited.read(figures, PAGE)
+    assert "It was told by less than an hour" in audited.read(figures, PAGE)
 
 
 def test_failures_are_counted_in_the_part_in_which_they_were_due(tmp_path):
     failures = lambda engine, level, repeat, index: Failure(kind="http", status=503) if 40 <= index < 44 else None  # noqa: E731
-    ledger = figures_of(tmp_path, soaking(), failures=failures).ledger
+    ledger = audited.composed(tmp_path, soaking(), failures=failures).ledger
     failed = [ledger[f"soak.vllm-bf16.c4.r1.part{part}.failed"].value for part in range(1, 13)]
     assert sum(failed) == 4
     assert max(failed) >= 3
@@ -70,19 +57,19 @@ def test_a_server_that_the_runner_did_not_start_has_no_memory_and_says_why(tmp_p
 
     figures = compute(Round(tmp_path / "composed"))
     audited.recomputed(figures)
-    text = read(figures)
+    text = audited.read(figures, PAGE)
     assert "How its memory grows cannot be told: the engine was not started by the runner" in text
     assert "no forecast" not in text
 
 
 def test_an_open_soak_names_its_rate(tmp_path):
-    assert "One load, requests that arrive at 2 req/s, for 0.200 min." in read(
-        figures_of(tmp_path, soaking(rate=2, requests=24))
+    assert "One load, requests that arrive at 2 req/s, for 0.200 min." in audited.read(
+        audited.composed(tmp_path, soaking(rate=2, requests=24)), PAGE
     )
 
 
 def test_a_round_without_a_soak_has_no_such_page(tmp_path):
-    assert soak.pages(figures_of(tmp_path, sweep(1, 2))) == []
+    assert soak.pages(audited.composed(tmp_path, sweep(1, 2))) == []
 
 
 def test_a_whole_site_of_a_soak_holds_its_audit(tmp_path, monkeypatch):

@@ -62,13 +62,15 @@ async def _closed_loop(
             due_us = exchange.end_us
             desk.take(exchange)
 
-    async def places() -> None:
-        async with asyncio.TaskGroup() as group:
-            for _ in range(concurrency):
-                group.create_task(place())
-        desk.close()
+    await _beside(desk, _places(place, concurrency, desk))
 
-    await _beside(desk, places())
+
+async def _places(place: Callable[[], Coroutine[None, None, None]], count: int, desk: Desk) -> None:
+    """So many places, each filled until nothing is left for it; then the desk hears that no more will come."""
+    async with asyncio.TaskGroup() as group:
+        for _ in range(count):
+            group.create_task(place())
+    desk.close()
 
 
 async def open_loop(
@@ -128,13 +130,7 @@ async def conversations(
             for talk in waiting:
                 due_us = await _held(client, talk, due_us, round(think_s * 1e6), clock, desk)
 
-        async def places() -> None:
-            async with asyncio.TaskGroup() as group:
-                for _ in range(concurrency):
-                    group.create_task(place())
-            desk.close()
-
-        await _beside(desk, places())
+        await _beside(desk, _places(place, concurrency, desk))
 
 
 async def _held(client: Client, talk: Talk, due_us: int, think_us: int, clock: Clock, desk: Desk) -> int:

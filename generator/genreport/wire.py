@@ -26,7 +26,7 @@ except ImportError:
 LONGEST_LOOK_S = 1.0  # between two looks at what is under way
 HEAD_BYTES = 100_000  # no head is nearly as large
 EVENTS = b"text/event-stream"
-STARTS = 32  # requests begun between two looks at the network: half a millisecond
+STARTS = 32  # requests begun between two looks at the network: a millisecond and a half
 Result = TypeVar("Result")
 Take = Callable[[int, bytes], bool]  # a read's stamp and bytes of the body -> whether that is enough
 
