@@ -1,4 +1,5 @@
 import signal
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,6 +28,14 @@ def _heard() -> None:
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
+
+
+@pytest.fixture
+def port() -> int:
+    """A port of this machine that is free."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
 
 
 @pytest.fixture(autouse=True)

@@ -20,7 +20,7 @@ from genreport.records import Failure, Request
 from genreport.rounds import Round
 from genreport.tally import Tally, percentile
 from genreport.verdict import broken_conditions
-from test_runner import engine, plan_of, port, quick  # noqa: F401
+from test_runner import engine, plan_of, quick  # noqa: F401 (quick is a fixture, used by name alone)
 from test_runner import sweep as fake_sweep
 
 LATENCIES = [f"{n}.{s}" for n in ("ttft", "tpot", "itl", "e2el") for s in ("p50", "p90", "p99")]
@@ -189,7 +189,7 @@ def run_it(plan: Path, out: Path, *options: str):
     return CliRunner().invoke(main, ["run", str(plan), "--out", str(out), *options])
 
 
-def test_a_level_that_fails_its_conditions_ends_the_run_with_3_and_the_round_sealed(tmp_path, port):  # noqa: F811
+def test_a_level_that_fails_its_conditions_ends_the_run_with_3_and_the_round_sealed(tmp_path, port):
     plan = plan_of(tmp_path, engine(port, "--fail-every", "5"), tests=[fake_sweep(fail_on={"failed": 0})])
     result = run_it(plan, tmp_path / "round", "--json")
     assert result.exit_code == 3, result.output
@@ -204,7 +204,7 @@ def test_a_level_that_fails_its_conditions_ends_the_run_with_3_and_the_round_sea
     assert again.stdout == ""
 
 
-def test_a_quiet_run_that_meets_its_conditions_says_nothing(tmp_path, port):  # noqa: F811
+def test_a_quiet_run_that_meets_its_conditions_says_nothing(tmp_path, port):
     plan = plan_of(tmp_path, engine(port), tests=[fake_sweep(fail_on={"failed": 0}, repeats=1)])
     result = run_it(plan, tmp_path / "round", "--quiet")
     assert (result.exit_code, result.output) == (0, "")

@@ -20,7 +20,7 @@ from genreport.load import Talk, conversations
 from genreport.plan import read_plan
 from genreport.planning.ahead import told
 from test_load import broken, token
-from test_runner import engine, measured, plan_of, port  # noqa: F401
+from test_runner import engine, measured, plan_of
 
 
 def talk(number: int, turns: int) -> Talk:
@@ -108,7 +108,7 @@ def talking(**fields):
 
 
 @pytest.mark.parametrize(("chat", "prefix"), [(True, 6), (False, 6), (True, 0)])
-def test_conversations_are_recorded_end_to_end(tmp_path: Path, port: int, chat, prefix) -> None:  # noqa: F811
+def test_conversations_are_recorded_end_to_end(tmp_path: Path, port: int, chat, prefix) -> None:
     test = talking(chat=chat, prefix=prefix, think_s=0.001)
     found = measured(plan_of(tmp_path, engine(port), tests=[test]), tmp_path / "round")
     assert list(rounds.check(found.path)) == []
@@ -126,7 +126,7 @@ def test_conversations_are_recorded_end_to_end(tmp_path: Path, port: int, chat, 
     assert [r.asked_input for r in sent[:3]] == [prefix + 4, prefix + 13, prefix + 22]
 
 
-def test_turns_that_a_failure_kept_from_being_sent_are_counted_and_said(tmp_path: Path, port: int) -> None:  # noqa: F811
+def test_turns_that_a_failure_kept_from_being_sent_are_counted_and_said(tmp_path: Path, port: int) -> None:
     test = talking(levels=[1], conversations=2, warmup=0)
     found = measured(plan_of(tmp_path, engine(port, "--fail-every", "2"), tests=[test]), tmp_path / "round")
     facts = found.levels[0].facts
@@ -136,7 +136,7 @@ def test_turns_that_a_failure_kept_from_being_sent_are_counted_and_said(tmp_path
 
 def test_by_time_no_conversation_begins_after_the_end_and_those_under_way_are_finished(
     tmp_path: Path,
-    port: int,  # noqa: F811
+    port: int,
 ) -> None:
     test = {k: v for k, v in talking(duration_s=0.2).items() if k != "conversations"}
     found = measured(plan_of(tmp_path, engine(port), tests=[test]), tmp_path / "round")

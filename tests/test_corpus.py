@@ -20,7 +20,7 @@ from genreport.plan import read_plan
 from genreport.progress import Silent
 from genreport.records import OWN_DIALECT
 from test_conversations import talking
-from test_runner import engine, measured, plan_of, port, sweep  # noqa: F401
+from test_runner import engine, measured, plan_of, sweep
 from test_shapes import open_test
 
 SHAREGPT = {"id": "a", "conversations": [
@@ -114,7 +114,7 @@ def chats_test(path: str, **fields: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("form", ["ids", "text"])
-def test_prompts_are_cut_of_a_text_to_the_tokens_asked_for(tmp_path: Path, port: int, form) -> None:  # noqa: F811
+def test_prompts_are_cut_of_a_text_to_the_tokens_asked_for(tmp_path: Path, port: int, form) -> None:
     (tmp_path / "book.txt").write_text(TEXT)
     test = sweep(prompts=str(tmp_path / "book.txt"), levels=[1], repeats=1)
     plan = plan_of(tmp_path, engine(port, "--echo", prompt=form), tests=[test])
@@ -134,7 +134,7 @@ def test_prompts_are_cut_of_a_text_to_the_tokens_asked_for(tmp_path: Path, port:
     assert "best of times" not in found.text(level.file(rounds.REQUESTS))
 
 
-def test_without_a_tokenizer_an_engine_is_not_measured_and_the_way_out_is_said(tmp_path: Path, port: int) -> None:  # noqa: F811
+def test_without_a_tokenizer_an_engine_is_not_measured_and_the_way_out_is_said(tmp_path: Path, port: int) -> None:
     (tmp_path / "book.txt").write_text(TEXT)
     test = sweep(prompts=str(tmp_path / "book.txt"))
     said: list[str] = []
@@ -149,7 +149,7 @@ def test_without_a_tokenizer_an_engine_is_not_measured_and_the_way_out_is_said(t
 
 
 @pytest.mark.parametrize("chat", [True, False])
-def test_chats_are_sent_whole_at_the_endpoint_that_the_plan_names(tmp_path: Path, port: int, chat) -> None:  # noqa: F811
+def test_chats_are_sent_whole_at_the_endpoint_that_the_plan_names(tmp_path: Path, port: int, chat) -> None:
     path = lines(tmp_path, SHAREGPT, OPENAI)
     test = chats_test(path, chat=chat, warmup=0, requests=4)
     found = measured(plan_of(tmp_path, engine(port, "--echo"), tests=[test]), tmp_path / "round")
@@ -163,7 +163,7 @@ def test_chats_are_sent_whole_at_the_endpoint_that_the_plan_names(tmp_path: Path
     assert {request.asked_input for request in found.requests(level)} == {6, 4}
 
 
-def test_open_loops_send_chats_too(tmp_path: Path, port: int) -> None:  # noqa: F811
+def test_open_loops_send_chats_too(tmp_path: Path, port: int) -> None:
     test = {k: v for k, v in open_test(rates=[100], requests=5, chat=True).items() if k != "input"}
     test["prompts"] = lines(tmp_path, SHAREGPT, OPENAI)
     found = measured(plan_of(tmp_path, engine(port), tests=[test]), tmp_path / "round")
@@ -173,7 +173,7 @@ def test_open_loops_send_chats_too(tmp_path: Path, port: int) -> None:  # noqa: 
 
 def test_conversations_take_the_users_turns_from_a_file_and_the_answers_from_the_server(
     tmp_path: Path,
-    port: int,  # noqa: F811
+    port: int,
 ) -> None:
     test = talking(prompts=lines(tmp_path, SHAREGPT, OPENAI), turns=2, conversations=2, levels=[1], warmup=0)
     del test["input"]

@@ -17,7 +17,7 @@ from genreport.publish import publish
 from genreport.records import Request
 from genreport.rounds import Round
 from test_nothing_lost import acknowledged, on_disk, recorder, sealed, wait_until
-from test_runner import engine, listens, measured, plan_of, port, quick, sweep  # noqa: F401
+from test_runner import engine, listens, measured, plan_of, quick, sweep  # noqa: F401 (quick is a fixture, used by name alone)
 from test_shapes import open_test
 
 pytestmark = pytest.mark.slow
@@ -38,7 +38,7 @@ def sent(found: Round, name: str) -> list[tuple]:
     return sorted((r.warmup, r.index, r.seed, r.kinds, r.text, r.usage) for r in found.requests(level))
 
 
-def test_two_workers_record_the_round_that_one_process_does(tmp_path: Path, port: int, capsys) -> None:  # noqa: F811
+def test_two_workers_record_the_round_that_one_process_does(tmp_path: Path, port: int, capsys) -> None:
     plan = plan_of(tmp_path, engine(port))
     alone = measured(plan, tmp_path / "alone")
     found = measured(with_workers(plan), tmp_path / "round", progress=JsonLines())
@@ -64,7 +64,7 @@ def test_two_workers_record_the_round_that_one_process_does(tmp_path: Path, port
 ])  # fmt: skip
 def test_without_a_word_of_the_plan_the_warm_up_decides_how_many_hold_a_load(
     tmp_path: Path,
-    port: int,  # noqa: F811
+    port: int,
     monkeypatch,
     ceiling: float,
     warmup: int,
@@ -80,7 +80,7 @@ def test_without_a_word_of_the_plan_the_warm_up_decides_how_many_hold_a_load(
     assert all(request.failure is None for request in requests)
 
 
-def test_an_open_loop_by_two_workers_is_recorded_end_to_end(tmp_path: Path, port: int) -> None:  # noqa: F811
+def test_an_open_loop_by_two_workers_is_recorded_end_to_end(tmp_path: Path, port: int) -> None:
     test = open_test(rates=[100], arrivals="constant", duration_s=0.2, max_in_flight=5)
     found = measured(with_workers(plan_of(tmp_path, engine(port), tests=[test])), tmp_path / "round")
     (level,) = found.levels
@@ -93,7 +93,7 @@ def test_an_open_loop_by_two_workers_is_recorded_end_to_end(tmp_path: Path, port
 
 def test_a_page_says_how_many_held_a_load_and_holds_them_against_as_many_ceilings(
     tmp_path: Path,
-    port: int,  # noqa: F811
+    port: int,
     monkeypatch,
 ) -> None:
     monkeypatch.setattr("genreport.ceiling.SECONDS", 0.3)
@@ -116,7 +116,7 @@ def test_a_page_says_how_many_held_a_load_and_holds_them_against_as_many_ceiling
     assert report.failures == []
 
 
-def test_a_key_goes_to_the_workers_and_into_no_command_line(tmp_path: Path, port: int, monkeypatch) -> None:  # noqa: F811
+def test_a_key_goes_to_the_workers_and_into_no_command_line(tmp_path: Path, port: int, monkeypatch) -> None:
     monkeypatch.setenv("FAKE_KEY", "sesame-open-wide")
     seen: list[str] = []
 
@@ -132,7 +132,7 @@ def test_a_key_goes_to_the_workers_and_into_no_command_line(tmp_path: Path, port
     assert "sesame-open-wide" not in " ".join(seen)
 
 
-def test_a_worker_that_is_killed_in_a_level_is_told_in_it(tmp_path: Path, port: int) -> None:  # noqa: F811
+def test_a_worker_that_is_killed_in_a_level_is_told_in_it(tmp_path: Path, port: int) -> None:
     class Kills(Silent):
         def request(self, request: Request) -> None:
             finished.append(request.index)
@@ -157,7 +157,7 @@ def test_a_worker_that_is_killed_in_a_level_is_told_in_it(tmp_path: Path, port: 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
 def test_a_recorder_that_is_ended_leaves_no_worker_and_can_be_gone_on_with(
     tmp_path: Path,
-    port: int,  # noqa: F811
+    port: int,
     number: int,
 ) -> None:
     out, said = tmp_path / "round", tmp_path / "said"

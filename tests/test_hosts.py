@@ -27,7 +27,7 @@ from genreport.worker import Target
 from test_crew import asked, facts, lags_us, null_server, what
 from test_how_to import blocks
 from test_nothing_lost import wait_until
-from test_runner import engine, measured, plan_of, port, quick, sweep  # noqa: F401
+from test_runner import engine, measured, plan_of, quick, sweep  # noqa: F401 (quick is a fixture, used by name alone)
 from test_shapes import open_test
 
 pytestmark = pytest.mark.slow
@@ -145,7 +145,7 @@ async def test_a_host_that_is_gone_is_noticed_and_leaves_no_process():
 
 def test_a_round_by_two_hosts_is_recorded_end_to_end(
     tmp_path: Path,
-    port: int,  # noqa: F811
+    port: int,
     scheduler: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -170,7 +170,7 @@ def test_a_round_by_two_hosts_is_recorded_end_to_end(
 
 def test_a_cluster_that_cannot_hold_the_loads_is_told_before_anything_is_written(
     tmp_path: Path,
-    port: int,  # noqa: F811
+    port: int,
     scheduler: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -195,7 +195,7 @@ def test_a_cluster_that_cannot_hold_the_loads_is_told_before_anything_is_written
     assert not out.exists()
 
 
-def test_the_commands_of_the_how_to_page_work(tmp_path: Path, port: int) -> None:  # noqa: F811
+def test_the_commands_of_the_how_to_page_work(tmp_path: Path, port: int) -> None:
     """Those for one machine, on a port of its own; what installs is left out."""
     pytest.importorskip("distributed", reason="the extra `hosts` is not installed")
     page = Path(__file__).parents[1] / "docs/how-to/several-machines.md"

@@ -23,7 +23,7 @@ from genreport.engines.process import Process
 from genreport.errors import RoundError
 from genreport.rounds import LevelWriter, Round, RoundWriter
 from genreport.session.level import LOG_BYTES
-from test_runner import engine, listens, measured, plan_of, port, quick, sweep  # noqa: F401
+from test_runner import engine, listens, measured, plan_of, quick, sweep  # noqa: F401 (quick is a fixture, used by name alone)
 
 # the command line as it is, without ten seconds for the client's ceiling; a line to stdout when a record is written
 RECORDER = """
@@ -79,7 +79,7 @@ def sealed(out: Path) -> dict[str, bytes]:
     }
 
 
-def slow_plan(folder: Path, port: int, **fields) -> Path:  # noqa: F811
+def slow_plan(folder: Path, port: int, **fields) -> Path:
     return plan_of(folder, engine(port, "--gap-s", "0.01"), tests=[sweep(requests=12, **fields)])
 
 
@@ -87,7 +87,7 @@ def slow_plan(folder: Path, port: int, **fields) -> Path:  # noqa: F811
 @pytest.mark.parametrize("seed", [1, 2])
 def test_killed_at_any_moment_a_round_keeps_what_was_finished_and_can_be_gone_on_with(
     tmp_path: Path,
-    port: int,  # noqa: F811
+    port: int,
     seed: int,
 ) -> None:
     plan, out, said, chance = slow_plan(tmp_path, port), tmp_path / "round", tmp_path / "said", random.Random(seed)
@@ -116,7 +116,7 @@ def test_killed_at_any_moment_a_round_keeps_what_was_finished_and_can_be_gone_on
 
 
 @pytest.mark.slow
-def test_an_engine_outlives_no_recorder_that_was_killed(tmp_path: Path, port: int) -> None:  # noqa: F811
+def test_an_engine_outlives_no_recorder_that_was_killed(tmp_path: Path, port: int) -> None:
     child = recorder(slow_plan(tmp_path, port), tmp_path / "round", tmp_path / "said")
     wait_until(lambda: acknowledged(tmp_path / "said"))
     assert listens(port)
@@ -132,7 +132,7 @@ def test_the_guard_of_an_engine_that_was_stopped_ends_with_it() -> None:
 
 
 @pytest.mark.slow
-def test_a_sigterm_keeps_what_was_finished(tmp_path: Path, port: int) -> None:  # noqa: F811
+def test_a_sigterm_keeps_what_was_finished(tmp_path: Path, port: int) -> None:
     plan, out, said = slow_plan(tmp_path, port), tmp_path / "round", tmp_path / "said"
     child = recorder(plan, out, said)
     wait_until(lambda: sealed(out))
@@ -148,7 +148,7 @@ def test_a_sigterm_keeps_what_was_finished(tmp_path: Path, port: int) -> None:  
 
 
 @pytest.mark.slow
-def test_an_engine_that_is_killed_in_a_level_is_started_again_and_the_level_says_so(tmp_path: Path, port: int) -> None:  # noqa: F811
+def test_an_engine_that_is_killed_in_a_level_is_started_again_and_the_level_says_so(tmp_path: Path, port: int) -> None:
     out, said = tmp_path / "round", tmp_path / "said"
     child = recorder(slow_plan(tmp_path, port), out, said)
     wait_until(lambda: len(acknowledged(said)) > 4)
@@ -180,7 +180,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 @pytest.mark.slow
 def test_a_disk_that_fills_up_ends_in_one_line_and_goes_on_when_there_is_room(
     tmp_path: Path,
-    port: int,  # noqa: F811
+    port: int,
     small_disk: Path,
 ) -> None:
     out, said, ballast = small_disk / "round", tmp_path / "said", small_disk / "ballast"
@@ -205,7 +205,7 @@ def test_a_disk_that_fills_up_ends_in_one_line_and_goes_on_when_there_is_room(
 
 def test_a_write_that_finds_no_room_ends_a_recording_with_what_is_sealed_kept(
     tmp_path: Path,
-    port: int,  # noqa: F811
+    port: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     plan, out, left, write = plan_of(tmp_path, engine(port)), tmp_path / "round", iter(range(20)), LevelWriter.request
@@ -227,7 +227,7 @@ def test_a_write_that_finds_no_room_ends_a_recording_with_what_is_sealed_kept(
 
 def test_a_machine_that_slept_in_a_level_flags_it(
     tmp_path: Path,
-    port: int,  # noqa: F811
+    port: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asleep_ns = iter([0, 3_000_000_000, 0, 400])
@@ -240,7 +240,7 @@ def test_a_machine_that_slept_in_a_level_flags_it(
 
 
 @pytest.mark.slow
-def test_a_flood_of_log_delays_no_stamp_and_fills_no_round(tmp_path: Path, port: int) -> None:  # noqa: F811
+def test_a_flood_of_log_delays_no_stamp_and_fills_no_round(tmp_path: Path, port: int) -> None:
     flooded = engine(port, "--gap-s", "0.02", "--flood")
     tests = [sweep(levels=[4], requests=80, output=10, repeats=1)]
     (level,) = (found := measured(plan_of(tmp_path, flooded, tests=tests), tmp_path / "round")).levels

@@ -85,7 +85,9 @@ def test_what_cannot_be_told_says_why(tmp_path):
 
 
 def test_failures_are_said_beside_the_answer(tmp_path):
-    failures = lambda engine, level, repeat, index: Failure(kind="http", status=503) if index == 5 else None  # noqa: E731
+    def failures(engine, level, repeat, index):
+        return Failure(kind="http", status=503) if index == 5 else None
+
     text = read(figures_of(tmp_path, arriving(2, 4), failures=failures))
     assert "keeps up at every rate measured" in text
     assert "Requests failed at 2 req/s (1; 39 completed), and at other rates." in text
@@ -134,12 +136,16 @@ def test_an_overloaded_engine_achieves_what_it_can_whatever_is_offered(tmp_path)
 
 
 def test_what_fails_is_not_achieved(tmp_path):
-    failures = lambda engine, level, repeat, index: Failure(kind="connect") if index % 2 else None  # noqa: E731
+    def failures(engine, level, repeat, index):
+        return Failure(kind="connect") if index % 2 else None
+
     assert achieved(figures_of(tmp_path, arriving(2), failures=failures), "q2") == pytest.approx(0.5, abs=0.02)
 
 
 def test_one_answer_has_no_rate(tmp_path):
-    failures = lambda engine, level, repeat, index: Failure(kind="connect") if index > 2 else None  # noqa: E731
+    def failures(engine, level, repeat, index):
+        return Failure(kind="connect") if index > 2 else None
+
     share = figures_of(tmp_path, arriving(2), failures=failures).ledger["arrivals.vllm-bf16.q2.achieved_share"]
     assert share.reason == "fewer than two requests completed, or all ended at once"
 
@@ -169,7 +175,9 @@ def test_a_queue_that_grows_is_seen_over_time_and_one_that_does_not_is_level(tmp
 
 
 def test_failures_are_counted_where_they_were_due(tmp_path):
-    broken = lambda engine, level, repeat, index: Failure(kind="connect") if 60 <= index - 2 < 72 else None  # noqa: E731
+    def broken(engine, level, repeat, index):
+        return Failure(kind="connect") if 60 <= index - 2 < 72 else None
+
     figures = figures_of(tmp_path, arriving(4, requests=120), failures=broken)
     # of ten stretches of three seconds the sixth
     assert curve(figures, "q4", "failed") == (12,)
@@ -303,7 +311,9 @@ def test_a_ramp_is_judged_as_a_whole_and_named_by_its_ends(tmp_path, to_rate, sa
 
 
 def test_a_rate_at_which_repeats_disagree_is_named(tmp_path):
-    slow = lambda engine, c, repeat: (0.05, 0.02 if repeat == 1 else 0.04)  # noqa: E731
+    def slow(engine, c, repeat):
+        return (0.05, 0.02 if repeat == 1 else 0.04)
+
     text = read(figures_of(tmp_path, arriving(2, 10), repeats=2, latency=slow))
     assert "Its repeats disagree at 10 req/s: there the growth is from " in text
     assert "Its repeats disagree" not in read(figures_of(tmp_path / "b", arriving(2, 4), repeats=2))
@@ -399,7 +409,9 @@ def test_goodput_stands_once_where_the_client_held_nothing_back(tmp_path):
 
 
 def test_failed_requests_are_not_within_the_limits(tmp_path):
-    failures = lambda engine, level, repeat, index: Failure(kind="connect") if index % 4 == 3 else None  # noqa: E731
+    def failures(engine, level, repeat, index):
+        return Failure(kind="connect") if index % 4 == 3 else None
+
     figures = figures_of(tmp_path, arriving(4), slos=(QUICK,), failures=failures)
     assert figures.ledger["arrivals.vllm-bf16.q4.due_good_share"].value == 0.75
 

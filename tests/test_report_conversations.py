@@ -38,7 +38,9 @@ def test_the_answer_holds_the_first_turn_against_the_last(tmp_path):
 
 
 def test_a_round_in_which_nothing_completed_says_so(tmp_path):
-    failures = lambda *_: Failure(kind="http", status=503)  # noqa: E731
+    def failures(*_):
+        return Failure(kind="http", status=503)
+
     text = audited.read(audited.composed(tmp_path, talking(2), failures=failures), PAGE)
     assert "What a turn waits for on vllm-bf16 cannot be told: no request completed." in text
     assert "With 2 under way, turns never sent because a turn before them failed: 1." in text

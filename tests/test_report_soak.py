@@ -34,7 +34,9 @@ def test_the_slope_of_memory_is_told_by_the_hour(tmp_path):
 
 
 def test_failures_are_counted_in_the_part_in_which_they_were_due(tmp_path):
-    failures = lambda engine, level, repeat, index: Failure(kind="http", status=503) if 40 <= index < 44 else None  # noqa: E731
+    def failures(engine, level, repeat, index):
+        return Failure(kind="http", status=503) if 40 <= index < 44 else None
+
     ledger = audited.composed(tmp_path, soaking(), failures=failures).ledger
     failed = [ledger[f"soak.vllm-bf16.c4.r1.part{part}.failed"].value for part in range(1, 13)]
     assert sum(failed) == 4

@@ -40,13 +40,6 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "SETTLE_POLL_S", 0.01)
 
 
-@pytest.fixture
-def port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 def engine(port: int, *options: str, **fields: Any) -> dict[str, Any]:
     launch = {"command": [sys.executable, str(FAKE), str(port), *options], "ready_s": 10, "stop_s": 5}
     plain = {"id": "fake", "kind": "vllm", "model": "tiny", "url": f"http://127.0.0.1:{port}", "vocabulary": 5000}

@@ -22,7 +22,7 @@ from genreport.plan.searching import Search
 from genreport.planning.ahead import told
 from genreport.records import Arrivals
 from test_load import calls, token
-from test_runner import engine, measured, plan_of, port, sweep  # noqa: F401
+from test_runner import engine, measured, plan_of, sweep
 
 POISSON = Arrivals(process="poisson", rate=5, burstiness=1)
 
@@ -190,7 +190,7 @@ def open_test(**fields):
     ({"ramp": {"from": 20, "to": 80}, "arrivals": "constant", "duration_s": 0.2}, {"ramp": 10}),
     ({"bursts": {"size": 4, "every_s": 0.05}, "requests": 8}, {"burst4": 8}),
 ])  # fmt: skip
-def test_arrivals_are_recorded_end_to_end(tmp_path: Path, port: int, load, levels) -> None:  # noqa: F811
+def test_arrivals_are_recorded_end_to_end(tmp_path: Path, port: int, load, levels) -> None:
     found = measured(plan_of(tmp_path, engine(port), tests=[open_test(**load)]), tmp_path / "round")
     assert list(rounds.check(found.path)) == []
     assert {level.facts.level: level.facts.requests for level in found.levels} == levels
@@ -207,7 +207,7 @@ def test_arrivals_are_recorded_end_to_end(tmp_path: Path, port: int, load, level
         assert all(request.failure is None and request.t0_us >= request.due_us for request in sent)
 
 
-def test_a_trace_is_sent_with_its_own_lengths(tmp_path: Path, port: int) -> None:  # noqa: F811
+def test_a_trace_is_sent_with_its_own_lengths(tmp_path: Path, port: int) -> None:
     (tmp_path / "trace.csv").write_text(PLAIN + "3,7,2\n")
     test = open_test(trace=str(tmp_path / "trace.csv"), speed=10)
     plan = plan_of(tmp_path, engine(port), tests=[{k: v for k, v in test.items() if k not in ("input", "output")}])
@@ -220,7 +220,7 @@ def test_a_trace_is_sent_with_its_own_lengths(tmp_path: Path, port: int) -> None
     assert level.facts.arrivals.speed == 10
 
 
-def searching(tmp_path: Path, port: int, below_ms: float) -> Path:  # noqa: F811
+def searching(tmp_path: Path, port: int, below_ms: float) -> Path:
     test = sweep(search={"slo": "fast", "from": 1, "to": 8}, repeats=2, requests=8)
     del test["levels"]
     plan = plan_of(tmp_path, engine(port), tests=[test])
@@ -229,7 +229,7 @@ def searching(tmp_path: Path, port: int, below_ms: float) -> Path:  # noqa: F811
 
 
 @pytest.mark.parametrize(("below_ms", "levels"), [(60_000, ["c1", "c8"]), (0.001, ["c1"])])
-def test_a_search_ends_at_once_where_its_bounds_decide(tmp_path: Path, port: int, below_ms, levels) -> None:  # noqa: F811
+def test_a_search_ends_at_once_where_its_bounds_decide(tmp_path: Path, port: int, below_ms, levels) -> None:
     found = measured(searching(tmp_path, port, below_ms), tmp_path / "round")
     assert sorted({level.facts.level for level in found.levels}) == levels
     assert len(found.levels) == 2 * len(levels)
@@ -237,7 +237,7 @@ def test_a_search_ends_at_once_where_its_bounds_decide(tmp_path: Path, port: int
     assert list(rounds.check(found.path)) == []
 
 
-def test_a_search_that_was_cut_short_goes_on_from_its_records(tmp_path: Path, port: int, monkeypatch) -> None:  # noqa: F811
+def test_a_search_that_was_cut_short_goes_on_from_its_records(tmp_path: Path, port: int, monkeypatch) -> None:
     plan = searching(tmp_path, port, 1000)
     judged = []
 

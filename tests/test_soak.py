@@ -15,7 +15,7 @@ from genreport.errors import PlanError
 from genreport.load import LAG_PERIOD_US, MOST_LAGS, Honesty
 from genreport.plan import read_plan
 from genreport.planning.ahead import told
-from test_runner import engine, measured, plan_of, port  # noqa: F401
+from test_runner import engine, measured, plan_of
 
 
 def soak(**fields):
@@ -35,7 +35,7 @@ def an_open_one(**fields):
 
 
 @pytest.mark.parametrize(("test", "level"), [(soak(), "c2"), (an_open_one(), "q50")])
-def test_a_soak_is_recorded_with_the_memory_of_its_server(tmp_path: Path, port: int, test, level) -> None:  # noqa: F811
+def test_a_soak_is_recorded_with_the_memory_of_its_server(tmp_path: Path, port: int, test, level) -> None:
     found = measured(plan_of(tmp_path, engine(port), tests=[test]), tmp_path / "round")
     assert list(rounds.check(found.path)) == []
     (only,) = found.levels
@@ -46,7 +46,7 @@ def test_a_soak_is_recorded_with_the_memory_of_its_server(tmp_path: Path, port: 
     assert all(float(line.strip("[]").split(",")[-1]) > 1e6 for line in samples)
 
 
-def test_failures_of_a_soak_do_not_end_it(tmp_path: Path, port: int) -> None:  # noqa: F811
+def test_failures_of_a_soak_do_not_end_it(tmp_path: Path, port: int) -> None:
     found = measured(plan_of(tmp_path, engine(port, "--fail-every", "3"), tests=[soak()]), tmp_path / "round")
     requests = [request for request in found.requests(found.levels[0]) if not request.warmup]
     failed = [request for request in requests if request.failure]

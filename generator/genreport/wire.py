@@ -378,7 +378,7 @@ class Wire(httpx.AsyncBaseTransport):
                 raise
         return await _asked(await self._opened(url, timeout), request, timeout, sent, taker)
 
-    async def open(self, url: httpx.URL, count: int, timeout: dict[str, float | None]) -> None:  # noqa: ASYNC109
+    async def open(self, url: httpx.URL, count: int, timeout: dict[str, float | None]) -> None:  # noqa: ASYNC109 (httpx names it so)
         """Has so many connections ready; where that fails, the requests will say why."""
         missing = count - len(self.idle) if self.keeps else 0
         opened = await asyncio.gather(*(self._opened(url, timeout) for _ in range(missing)), return_exceptions=True)
@@ -396,7 +396,7 @@ class Wire(httpx.AsyncBaseTransport):
             await line.close()
         return None
 
-    async def _opened(self, url: httpx.URL, timeout: dict[str, float | None]) -> Line:  # noqa: ASYNC109
+    async def _opened(self, url: httpx.URL, timeout: dict[str, float | None]) -> Line:  # noqa: ASYNC109 (httpx names it so)
         wait_s = timeout.get("connect")
         if url.scheme not in ("http", "https") or not url.host:
             raise httpx.UnsupportedProtocol(f"{url} is no address of an HTTP server")
@@ -421,7 +421,7 @@ def _nothing() -> None:
 async def _asked(
     line: Line,
     request: bytes,
-    timeout: dict[str, float | None],  # noqa: ASYNC109
+    timeout: dict[str, float | None],  # noqa: ASYNC109 (httpx names it so)
     sent: Callable[[], None],
     taker: Taker | None,
 ) -> Answer:
