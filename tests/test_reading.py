@@ -24,6 +24,7 @@ pytestmark = pytest.mark.slow
 
 HOSTILE = "<img src=x onerror=alert(1)><script>alert(1)</script>"
 NUMBER = "article a.gr-num:not(.gr-na)"
+OPEN = "[aria-describedby=gr-hover-says]"  # the number whose card is open
 CONTRAST = (Path(__file__).parent / "contrast.js").read_text("utf-8")
 
 
@@ -80,7 +81,7 @@ def opened_by_hover(page, number):
     number.scroll_into_view_if_needed()
     page.mouse.move(0, 0)
     number.hover()
-    card(page).wait_for()
+    page.locator(OPEN).and_(number).wait_for()
     return card(page)
 
 
@@ -284,6 +285,36 @@ def test_a_page_whose_figures_are_gone_still_leads_to_derivations(served, page):
     assert card(page).count() == 0
     number.click()
     page.wait_for_url(re.compile("/figures/"))
+
+
+def test_a_page_that_moves_under_a_resting_pointer_opens_no_card(served, page):
+    url, _ = served
+    page.goto(url + "rounds/round2/concurrency/index.html")
+    page.evaluate("genreportDrawAll()")
+    page.wait_for_timeout(500)
+    number = page.locator("table a.gr-num:visible").nth(3)
+    number.scroll_into_view_if_needed()
+    box = number.bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2 + 300)
+    page.evaluate("scrollBy(0, -300)")
+    page.wait_for_timeout(600)
+    assert number.evaluate("number => number.matches(':hover')")
+    assert page.locator(OPEN).count() == 0
+    page.mouse.move(box["x"] + box["width"] / 2 + 1, box["y"] + box["height"] / 2 + 300)
+    page.locator(OPEN).and_(number).wait_for()
+
+
+def test_a_number_that_was_left_before_its_figures_came_opens_no_card(served, page):
+    url, _ = served
+    asked = []
+    page.route("**/figures.js", lambda route: asked.append(route))
+    page.goto(url + "rounds/round2/concurrency/index.html")
+    with page.expect_request("**/figures.js"):
+        page.locator("article p a.gr-num:visible").first.hover()
+    page.mouse.move(0, 0)
+    asked[0].continue_()
+    page.wait_for_timeout(600)
+    assert card(page).count() == 0
 
 
 def test_a_number_in_a_script_is_written_as_in_python(served, page):

@@ -265,6 +265,7 @@
   card.setAttribute("role", "dialog");
   let open = null; // the number whose card is open
   let wanted = null; // the number whose card is to open, once its figures are there
+  let under = null; // what the pointer was on when it last moved
   let quiet = null; // a number that was closed by hand does not open again by getting the focus back
   let timer = 0;
 
@@ -309,15 +310,21 @@
   };
   const held = () => card.contains(document.activeElement) || (open && open === document.activeElement && open.matches(":focus-visible"));
 
-  document.addEventListener("pointerover", (event) => {
-    if (event.pointerType === "touch") return;
-    const number = closest(event.target, NUMBER);
+  /* only a pointer that moves asks: what a scroll or a chart drawn above brings under a resting one opens nothing */
+  document.addEventListener("pointermove", (event) => {
+    if (event.pointerType === "touch" || event.target === under) return;
+    under = event.target;
+    const number = closest(under, NUMBER);
+    if (wanted !== number && wanted !== document.activeElement) wanted = null; // left before its figures came
     if (number === open && open) clearTimeout(timer);
     else if (number) later(() => show(number), OPENS_MS);
     else if (closest(event.target, "#gr-hover")) clearTimeout(timer);
     else later(() => held() || close(), CLOSES_MS);
   });
-  document.documentElement.addEventListener("pointerleave", () => later(() => held() || close(), CLOSES_MS));
+  document.documentElement.addEventListener("pointerleave", () => {
+    under = null;
+    later(() => held() || close(), CLOSES_MS);
+  });
   document.addEventListener("focusin", (event) => {
     const number = closest(event.target, NUMBER);
     if (number && number !== quiet && number !== open && number.matches(":focus-visible")) show(number);
