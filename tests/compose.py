@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import random
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -169,13 +169,14 @@ def compose_round(
     plan: dict | None = None,
     machine: dict | None = None,
     seed: str = "",
+    remarks: Mapping[str, Sequence[str]] | None = None,
 ) -> Round:
     """Writes a round under `path` and opens it.
 
     `latency` overrides the engines' own; `failures(engine, level, repeat, index)` fails requests; `alter(key, request)`
     may change any record (key = `test/engine/level/rN`); `unfinished` keys are planned but broke off; `counters`,
     `samples`, `logs`, `models` and `ceilings` leave out what a round may lack; `plan` and `machine` replace some of their
-    keys; another `seed` gives another jitter.
+    keys; another `seed` gives another jitter; `remarks` of the recorder by key.
     """
     writer = RoundWriter(path)
     given = latency or (lambda engine, c, _: by_id[engine].latency(c))
@@ -210,7 +211,8 @@ def compose_round(
                 level.text("slots.jsonl", loop.slots())
         if logs:
             level.text("engine.log.gz", "composed: the engine said nothing\n")
-        level.seal(_facts(test, load, engine_id, launches[engine_id], repeat, warmup, loop, logs))
+        facts = _facts(test, load, engine_id, launches[engine_id], repeat, warmup, loop, logs)
+        level.seal(facts | {"remarks": (remarks or {}).get(key, [])})
     if seal:
         writer.seal(EPOCH_US + 3600 * SECOND)
     return Round(path)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from audited import digits
 from compose import Engine, Load, Test, compose_round, sweep
 from genreport.errors import BuildError
 from genreport.figures import compute
@@ -126,6 +127,18 @@ def test_a_poor_round_builds_and_says_what_it_lacks(tmp_path, what):
     assert {"index.md", "concurrency/index.md", "ttft/index.md", "kv/index.md", "cliff/index.md", "guide/index.md",
             "evidence/index.md"} <= found.keys()  # fmt: skip
     assert not any("None" in re.sub(r"<[^>]+>", "", text) for text in found.values())
+
+
+def test_what_the_recorder_remarked_is_told_with_the_line_that_says_it(tmp_path):
+    key = "concurrency/vllm-bf16/c1/r2"
+    round = compose_round(tmp_path / "noted", remarks={key: ["worker 2 of 4 died", HOSTILE]})
+    text = texts(round)["index.md"]
+    for line, told in (('  "worker 2 of 4 died",', "worker 2 of 4 died"), (f"  {json.dumps(HOSTILE)}", "alert(1)")):
+        place = round.text(f"levels/{key}/facts.json").splitlines().index(line) + 1
+        assert re.search(rf'<a href="sources/levels/{key}/facts\.json\.html#L{place}">.*{re.escape(told)}', text)
+    assert digits(round.path, text) == []
+    assert "<script" not in text
+    assert "Noted while recording" not in texts(compose_round(tmp_path / "plain"))["index.md"]
 
 
 def test_an_unsealed_round_is_marked_as_a_preview(tmp_path):

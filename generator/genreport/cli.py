@@ -296,14 +296,17 @@ def newest(paths: list[Path], last: int | None) -> list[Path]:
 
 @main.command()
 @click.argument("rounds", nargs=-1, type=RoundPath())
-@click.option("--port", default=8000, show_default=True)
+@against_options
+@slo_option
+@click.option("--port", default=8000, show_default=True, type=click.IntRange(1, 65535))
 @reports_errors
-def serve(rounds: tuple[str, ...], port: int) -> None:
+def serve(rounds: tuple[str, ...], slo: tuple[str, ...], port: int, **compared: Any) -> None:
     """Preview the site of ROUNDS (all in runs/ if none is named), reloading when a page, template or round changes."""
+    from genreport.figures import limits
     from genreport.publish import preview
 
     found = [Path(each) for each in rounds] or sorted(head.parent for head in Path("runs").glob("*/round.json"))
-    sys.exit(preview(found, port))
+    sys.exit(preview(found, port, limits.read(slo), _compared(found, **compared)))
 
 
 @main.command()

@@ -24,7 +24,7 @@ from genreport.provenance import Ledger, Quantity, Tally
 from genreport.reports import against, all_pages
 from genreport.reports.history import Entry, History, borrow
 from genreport.rounds import Round, verified
-from genreport.site import Built, SitePages
+from genreport.site import Built, Pages, SitePages
 
 TALLIES = ("figures", "recomputed", "missing", "failures", "files", "requests", "levels")
 # ids of the counts of the evidence page: figures about the other figures
@@ -185,9 +185,15 @@ class _Remembering:
         return {entry.name: _finished(entry.figures, entry.comparisons, ledgers) for entry in entries}, story
 
 
-def preview(paths: Sequence[Path], port: int) -> int:
-    """Serves the site of these rounds with reload until interrupted."""
-    return site.serve([verified(path) for path in paths], pages_of, address=f"127.0.0.1:{port}", index=round_list)
+def preview(paths: Sequence[Path], port: int, given: Sequence[Limit] = (), compared: Against | None = None) -> int:
+    """Serves the site that `publish` would build, with reload, until interrupted."""
+    compared = compared or Against()
+
+    def telling(rounds: Sequence[Round]) -> Pages:
+        return _Telling({round.path.resolve(): round for round in rounds}, given, compared).pages
+
+    rounds = list(_opened(paths, compared).values())
+    return site.serve(rounds, telling, port=port, index=round_list)
 
 
 def pages_of(round: Round, given: Sequence[Limit] = ()) -> SitePages:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 from genreport.comparing import Comparison
 from genreport.comparing.hypotheses import Judged
 from genreport.figures import Figures, TestView
+from genreport.figures.pointers import lines_of
 from genreport.provenance import Quantity
 from genreport.reports.answers import NOTHING, Told
 from genreport.reports.page import Page
 from genreport.rounds import PLAN
 
+NOTED = 30  # remarks that the page lists
 # what a plan leaves to the environment
 VARIABLE = re.compile(r"\$\{([A-Za-z_]\w*)\}")
 
@@ -47,8 +50,18 @@ def page(
             {"file": found.file, "href": figures.listings.href(found.file, found.line), "what": found.what}
             for found in figures.findings
         ],
+        "noted": list(islice(_noted(figures), NOTED)),
     }
     return Page("index.md", "front.md", context)
+
+
+def _noted(figures: Figures) -> Iterator[dict[str, str]]:
+    """What the recorder remarked on a repeat, each with the line of its facts that says so."""
+    for repeat in figures.round.levels:
+        lines = lines_of(figures.round.text(repeat.facts_file)) if repeat.facts.remarks else {}
+        for place, text in enumerate(repeat.facts.remarks):
+            href = figures.listings.href(repeat.facts_file, lines.get(f"/remarks/{place}"))
+            yield {"key": repeat.facts.key, "href": href, "text": text}
 
 
 def verdict(figures: Figures) -> dict[str, Any]:

@@ -11,6 +11,8 @@ import html
 import json
 import os
 import shutil
+import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -24,14 +26,14 @@ from typing import Any
 from urllib.parse import quote
 
 from genreport import cores
-from genreport.errors import BuildError
+from genreport.errors import BuildError, OptionError
 from genreport.places import CARDS, MANIFEST, SOURCES
 from genreport.provenance import Ledger, plain
 from genreport.rounds import Round
 from genreport.site import bundle, cards, stamp
 from genreport.words import say
 
-ADDRESS = "127.0.0.1:8000"
+HOST = "127.0.0.1"
 POLL_S = 1.0
 LEFT_OUT = shutil.ignore_patterns("rounds", "vega.js", "__pycache__", ".*")
 
@@ -61,6 +63,7 @@ class Built:
 
 
 Pages = Callable[[Round], SitePages]
+Telling = Callable[[Sequence[Round]], Pages]
 # the entries of all rounds, the newest first, to the Markdown of their list
 Index = Callable[[Sequence[str]], str]
 
@@ -104,27 +107,31 @@ def build(
 
 def serve(
     rounds: Sequence[Round],
-    pages: Pages,
+    telling: Telling,
     *,
-    address: str = ADDRESS,
+    port: int,
     home: Path | None = None,
     index: Index | None = None,
 ) -> int:
     """Previews the rounds until interrupted; a changed template, page or evidence file is shown at once.
 
-    In a checkout MkDocs serves its own docs/, elsewhere a temporary copy.
+    `telling` begins with the rounds as they then are, so that a change to one reaches what others say of it. In a checkout
+    MkDocs serves its own docs/, elsewhere a temporary copy.
     """
+    _refuse_taken(port)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # or MkDocs would go on without us
     home = home or checkout()
     with tempfile.TemporaryDirectory(prefix=".genreport-", dir=home) as folder:
         root = home or Path(folder)
         watched = _Watched(rounds)
-        _refresh(Path(folder), root, rounds, pages, index)
-        server = subprocess.Popen([*_mkdocs(), "serve", "--dev-addr", address], cwd=root, env=_environment())
+        _refresh(Path(folder), root, rounds, telling, index)
+        served = [*_mkdocs(), "serve", "--dev-addr", f"{HOST}:{port}"]
+        server = subprocess.Popen(served, cwd=root, env=_environment())
         try:
             while server.poll() is None:
                 time.sleep(POLL_S)
                 if watched.changed():
-                    _try_refresh(Path(folder), root, rounds, pages, index)
+                    _try_refresh(Path(folder), root, rounds, telling, index)
             return server.returncode
         except KeyboardInterrupt:
             return 0
@@ -133,11 +140,21 @@ def serve(
             server.wait()
 
 
-def _refresh(folder: Path, root: Path, rounds: Sequence[Round], pages: Pages, index: Index | None) -> None:
+def _refuse_taken(port: int) -> None:
+    """MkDocs would find out after the site is built."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError as error:
+            raise OptionError(f"port {port}: {error.strerror}", where="--port", cure="name another one") from None
+
+
+def _refresh(folder: Path, root: Path, rounds: Sequence[Round], telling: Telling, index: Index | None) -> None:
     """Writes the docs anew beside those being served, then puts the rounds in place."""
     with tempfile.TemporaryDirectory(dir=folder) as staging:
         stage = Path(staging)
-        write_docs(stage, rounds, pages, index)
+        write_docs(stage, rounds, telling(rounds), index)
         if not (root / "mkdocs.yml").exists():
             shutil.copy(stage / "mkdocs.yml", root / "mkdocs.yml")
             shutil.copytree(stage / "docs", root / "docs")
@@ -145,10 +162,10 @@ def _refresh(folder: Path, root: Path, rounds: Sequence[Round], pages: Pages, in
             _publish_docs(stage, root)
 
 
-def _try_refresh(folder: Path, root: Path, rounds: Sequence[Round], pages: Pages, index: Index | None) -> None:
+def _try_refresh(folder: Path, root: Path, rounds: Sequence[Round], telling: Telling, index: Index | None) -> None:
     """A change that cannot be shown (a template half typed, a round half written) is said; the preview goes on."""
     try:
-        _refresh(folder, root, [Round(found.path) for found in rounds], pages, index)
+        _refresh(folder, root, [Round(found.path) for found in rounds], telling, index)
     except Exception as error:
         print(f"genreport: not shown yet: {type(error).__name__}: {error}", file=sys.stderr)
 
