@@ -118,6 +118,13 @@ def test_what_is_no_json_object_is_a_protocol_failure(payload):
     assert len(event.failure.message) <= MESSAGE_ROOM
 
 
+@pytest.mark.parametrize(("opened", "closed"), [("[", "]"), ('{"a":', "}")])
+def test_an_error_nested_deeper_than_can_be_written_again_is_a_protocol_failure(opened, closed):
+    event = parse('{"error":' + opened * 1000 + "1" + closed * 1000 + "}")
+    assert (event.kind, event.failure.kind) == ("x", "protocol")
+    assert len(event.failure.message) <= MESSAGE_ROOM
+
+
 @pytest.mark.parametrize("payload", ["null", "", " ", "{}", '{"choices": []}', '{"type": "ping"}'])
 def test_payloads_that_say_nothing_are_no_events(payload):
     assert parse(payload) is None

@@ -76,11 +76,11 @@ def parse(payload: str) -> Event | None:
         return Event(DONE) if payload.strip() else None
     try:
         body = _loaded(payload)
-    except (ValueError, RecursionError) as error:
+        if body is None:
+            return None
+        return _event(body) if isinstance(body, dict) else _broken(f"not a JSON object: {payload}")
+    except (ValueError, RecursionError) as error:  # what can be read nested this deep cannot always be written again
         return _broken(f"{error}: {payload}")
-    if body is None:
-        return None
-    return _event(body) if isinstance(body, dict) else _broken(f"not a JSON object: {payload}")
 
 
 def _loaded(payload: str) -> Any:
