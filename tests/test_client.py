@@ -393,6 +393,19 @@ async def test_a_closed_idle_connection_is_not_used_again():
         assert server.connections == 3
 
 
+async def test_connections_made_ready_are_as_many_as_asked_though_the_server_closed_kept_ones():
+    async def polite(peer):
+        await ok(peer)
+        peer.writer.close()
+
+    async with serving(polite) as server, Client(server.url) as client:
+        await client.complete(call(), Clock(0))
+        await asyncio.sleep(0.01)
+        await client.open(3)
+        await asyncio.sleep(0.01)
+        assert server.connections == 1 + 3
+
+
 async def test_connections_are_kept_or_fresh_as_asked():
     for fresh, connections in (False, 1), (True, 3):
         async with serving(ok) as server, Client(server.url, fresh_connections=fresh) as client:

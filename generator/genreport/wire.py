@@ -380,6 +380,10 @@ class Wire(httpx.AsyncBaseTransport):
 
     async def open(self, url: httpx.URL, count: int, timeout: dict[str, float | None]) -> None:  # noqa: ASYNC109 (httpx names it so)
         """Has so many connections ready; where that fails, the requests will say why."""
+        dead = [line for line in self.idle if not line.usable]  # a server may have closed some since
+        self.idle = [line for line in self.idle if line.usable]
+        for line in dead:
+            await line.close()
         missing = count - len(self.idle) if self.keeps else 0
         opened = await asyncio.gather(*(self._opened(url, timeout) for _ in range(missing)), return_exceptions=True)
         self.idle.extend(line for line in opened if isinstance(line, Line))
