@@ -20,8 +20,8 @@ from genreport.client import Call, Client, Clock
 from genreport.crew import Alone, Crew, Means, pace_of, pipes, shares, together, workers_for
 from genreport.errors import EngineError
 from genreport.plan import LevelPlan, read_plan
-from genreport.records import Arrivals, ClientFacts, Request, Shape
-from genreport.worker import Target
+from genreport.records import Arrivals, ClientFacts, HostClock, Request, Shape
+from genreport.worker import FACTS, Target
 from test_load import calls
 from test_runner import engine, plan_of
 
@@ -99,6 +99,43 @@ def test_facts_of_a_crew_are_the_lag_of_the_worker_with_the_latest_p99_and_all_p
     parts = [facts([10] * 99 + [800], 100), facts([70] * 100, 200, 3), facts([], 1, None)]
     seen = together(facts([9000], 5), parts, 3)
     assert (seen.lag_us, seen.cpu_us, seen.wall_us, seen.slept_us, seen.workers) == ([70] * 100, 306, 400, 3, 3)
+
+
+class Told:
+    """A composed way to a worker that holds each share at once; `dead` has ended before it is asked."""
+
+    def __init__(self, offset_us: int, dead: bool = False) -> None:
+        self.host = HostClock(offset_us=offset_us, error_us=1)
+        self._answers: asyncio.Queue[bytes] = asyncio.Queue()
+        self._dead = dead
+
+    async def open(self, target: Target) -> None: ...
+
+    def send(self, data: bytes) -> None:
+        self._answers.put_nowait(FACTS + facts([self.host.offset_us], 1).model_dump_json().encode())
+
+    async def message(self) -> bytes:
+        if self._dead:
+            raise EOFError
+        return await self._answers.get()
+
+    def stop(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+    async def end(self) -> str:
+        return "exit code 1"
+
+
+@pytest.mark.anyio
+async def test_the_clocks_of_a_load_are_those_of_the_workers_that_held_it():
+    target = Target(url="", origin_us=0, headers={}, fresh_connections=False, ca=None, stall_s=10, request_s=60)
+    async with Crew([Told(1, dead=True), Told(2), Told(3)], target, Clock(0)) as hired:
+        await asyncio.sleep(0)  # its end is read
+        hired.keep(2)
+        await hired.closed(asked(4), 4, lambda request: None)
+        seen = hired.facts(facts([], 1))
+    assert (seen.workers, [clock.offset_us for clock in seen.hosts]) == (2, [2, 3])
 
 
 # ------------------------------------------------------------------------------------ against a server with its own clock

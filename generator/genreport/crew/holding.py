@@ -64,6 +64,7 @@ class Crew:
         self._hands = [Hand(link) for link in links]
         self._count = len(links)
         self._target, self._clock = target, clock
+        self._at_work: list[Hand] = []
         self._facts: list[ClientFacts] = []
         self.remarks: list[str] = []
 
@@ -97,13 +98,14 @@ class Crew:
 
     def facts(self, own: ClientFacts) -> ClientFacts:
         """What the workers of the last load say of themselves, and of this process its processor time."""
-        clocks = [hand.link.host for hand in self._hands[: self._at_work] if hand.link.host]
-        return together(own, self._facts, self._at_work).model_copy(update={"hosts": clocks or None})
+        clocks = [hand.link.host for hand in self._at_work if hand.link.host]
+        return together(own, self._facts, len(self._at_work)).model_copy(update={"hosts": clocks or None})
 
     async def _hold(self, shared: Callable[[int], list[Share]], on_done: OnDone) -> None:
         living = [hand for hand in self._hands if hand.alive][: self._count]
         parts = shared(len(living)) if living else []
-        hands, self._facts, self._at_work = living[: len(parts)], [], len(parts)
+        hands = self._at_work = living[: len(parts)]
+        self._facts = []
         try:
             async with asyncio.TaskGroup() as group:
                 for hand, share in zip(hands, parts, strict=True):
@@ -130,7 +132,7 @@ class Crew:
             hand.on_done(lost(call, hand.share, start_us, seen_us, end))
         total = len(hand.share.calls)
         self.remarks.append(
-            f"worker {number} of {self._at_work} died ({end}): {len(unfinished)} of its {total} requests failed"
+            f"worker {number} of {len(self._at_work)} died ({end}): {len(unfinished)} of its {total} requests failed"
         )
 
 
