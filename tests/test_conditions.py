@@ -14,9 +14,10 @@ from compose import compose_round, sweep
 from genreport.cli import main
 from genreport.errors import PlanError
 from genreport.figures import compute
+from genreport.figures.frames import table
 from genreport.plan import read_plan
 from genreport.plan.conditions import FailOn, broken
-from genreport.records import Failure, Request
+from genreport.records import Failure, Request, Usage
 from genreport.rounds import Round
 from genreport.tally import Tally, percentile
 from genreport.verdict import broken_conditions
@@ -104,6 +105,14 @@ def test_failed_requests_up_to_the_number_are_allowed():
 
 def test_a_request_without_text_has_failed():
     assert tally(request(kinds="reeed")).failed == 1
+
+
+@pytest.mark.parametrize("wild", [{"usage": Usage(completion_tokens=2**50)}, {"tokens": [0, 1, 1, 10**12, 0]},
+                                  {"tokens": [0, 1, -1, 2, 0]}, {"gaps_us": [0, 10**12, 1, 1, 0], "end_us": 2 * 10**12}])  # fmt: skip
+def test_a_request_with_numbers_that_none_can_have_has_failed_as_on_the_site(wild):
+    seen, site = tally(request(**wild)), table("requests.jsonl", [request(**wild)])
+    assert (seen.completed, seen.failed, len(site.measured)) == (0, 1, 0)
+    assert not any(seen.latencies.values())
 
 
 def test_a_latency_at_its_limit_is_met_and_above_it_is_not():

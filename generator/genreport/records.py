@@ -33,6 +33,9 @@ FailureKind = Literal["connect", "http", "stream", "error-event", "empty", "stal
 # longest texts of others in a round, in characters
 TEXT_LIMIT, MESSAGE_LIMIT = 1 << 16, 2000
 
+# no request has more: none spans eleven days, and a claimed count must neither break a sum nor fill the memory
+LONGEST_US, MOST_TOKENS, MOST_IN_ALL = 10**12, 100_000, 1_000_000
+
 # ids make folders: nothing in them can lead out of the round
 ID = r"^[a-z0-9][a-z0-9_+-]*$"
 Id = Annotated[str, StringConstraints(pattern=ID)]
@@ -143,6 +146,20 @@ class Request(Record):
         """Whether `text` is all that was generated: reasoning and calls of tools are no part of it."""
         cut, called = len(self.text) >= TEXT_LIMIT, self.finish in ("tool_calls", "function_call")
         return bool(self.text) and REASONING not in self.kinds and not cut and not called
+
+    @property
+    def possible(self) -> bool:
+        """Whether a request can have its numbers; one that can not is in no figure and meets no condition."""
+        usage = self.usage or Usage()
+        stated = (usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens, self.retokenized)
+        counts = (self.asked_input, self.asked_output, *(count or 0 for count in stated))
+        gaps, tokens = self.gaps_us or [0], self.tokens or [0]
+        return (
+            all(abs(stamp) <= LONGEST_US for stamp in (self.due_us, self.end_us, self.t0_us or 0, min(gaps), max(gaps)))
+            and all(0 <= count <= LONGEST_US for count in counts)
+            and 0 <= min(tokens) <= max(tokens) <= MOST_TOKENS
+            and sum(tokens) <= MOST_IN_ALL
+        )
 
     @model_validator(mode="after")
     def _arrays_agree(self) -> Request:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator, Sequence
-from itertools import accumulate, pairwise
+from itertools import accumulate, pairwise, repeat
 
 from genreport.records import TEXT_KINDS, Request
 
@@ -106,7 +106,9 @@ def percentile(values: Sequence[float], q: float) -> float:
 
 
 def _sound(request: Request) -> bool:
-    return min(request.gaps_us, default=0) >= 0 and (request.t0_us or 0) + sum(request.gaps_us) <= request.end_us
+    """As the site's figures take it: no stamp falls or lies behind the end, and no number is one that it cannot have."""
+    ordered = min(request.gaps_us, default=0) >= 0
+    return request.possible and ordered and (request.t0_us or 0) + sum(request.gaps_us) <= request.end_us
 
 
 def _tokens(request: Request, events: Sequence[tuple[int, int]]) -> int | None:
@@ -120,4 +122,4 @@ def _tokens(request: Request, events: Sequence[tuple[int, int]]) -> int | None:
 def _itl(events: Sequence[tuple[int, int]]) -> Iterator[float]:
     """A gap for each token: those of one event share the time since the event before."""
     for (before, _), (stamp, count) in pairwise(events):
-        yield from [(stamp - before) / 1e6 / count] * count
+        yield from repeat((stamp - before) / 1e6 / count, count)

@@ -11,12 +11,7 @@ import numpy as np
 import pandas as pd
 
 from genreport.provenance import MEASURED, Rows
-from genreport.records import CHOICE_KINDS, TEXT_KINDS, Request
-
-# a record that says more is not sound: no request spans eleven days, and sums of stamps stay inside 64 bits
-LONGEST_US = 10**12
-# a claimed count must not become that many samples
-MOST_TOKENS, MOST_IN_ALL = 100_000, 1_000_000
+from genreport.records import CHOICE_KINDS, LONGEST_US, TEXT_KINDS, Request
 
 
 @dataclass(frozen=True)
@@ -188,7 +183,7 @@ def pooled(tables: Sequence[Table]) -> Table:
 
 def table(file: str, requests: Sequence[Request]) -> Table:
     """One repeat's records as arrays; record k stands on line k + 1."""
-    possible = np.array([_possible(r) for r in requests], dtype=bool)
+    possible = np.array([r.possible for r in requests], dtype=bool)
     requests = [r if sane else r.model_copy(update=BLANK) for r, sane in zip(requests, possible, strict=True)]
     counts = np.array([len(r.kinds) for r in requests], dtype=np.int64)
     row = np.repeat(np.arange(len(requests)), counts)
@@ -240,21 +235,6 @@ def table(file: str, requests: Sequence[Request]) -> Table:
 # what stands for a record with impossible numbers: it is in no figure, but keeps its line
 BLANK = {"due_us": 0, "t0_us": None, "end_us": 0, "gaps_us": [], "kinds": "", "tokens": None, "usage": None,
          "retokenized": None, "asked_input": 1, "asked_output": 1}  # fmt: skip
-
-
-def _possible(r: Request) -> bool:
-    """Whether a request can have the record's numbers; one that can not would break sums or fill the memory."""
-    stated = (r.usage.prompt_tokens, r.usage.completion_tokens, r.usage.cached_tokens) if r.usage else ()
-    counts = [r.asked_input, r.asked_output, *(n for n in (*stated, r.retokenized) if n is not None)]
-    tokens = r.tokens or [0]
-    stamps = (r.due_us, r.end_us, r.t0_us or 0, max(r.gaps_us, default=0), min(r.gaps_us, default=0))
-    return (
-        all(abs(t) <= LONGEST_US for t in stamps)
-        and all(0 <= n <= LONGEST_US for n in counts)
-        and min(tokens) >= 0
-        and max(tokens) <= MOST_TOKENS
-        and sum(tokens) <= MOST_IN_ALL
-    )
 
 
 def _integers(values: Iterable[int]) -> np.ndarray:
