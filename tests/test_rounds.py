@@ -14,8 +14,9 @@ from click.testing import CliRunner
 from compose import Engine, compose_round, sweep
 from genreport.cli import main
 from genreport.errors import RoundError
-from genreport.records import Failure, LevelFacts, Request, RoundHead, Shape
+from genreport.records import Failure, LaunchFacts, LevelFacts, Request, RoundHead, Shape
 from genreport.rounds import PLAN, Round, RoundWriter, check, digest, packed, verified
+from genreport.rounds.files import dumped
 
 LEVEL = "levels/concurrency/vllm/c1/r1"
 SAMPLES = b'{"format":"genreport-samples/1","period_us":1,"series":["a"]}\n'
@@ -237,6 +238,14 @@ def test_a_round_begins_with_both_of_its_files(tmp_path: Path) -> None:
 def hide(value: Any) -> Any:
     """A redactor of the word `secret`, wherever it stands."""
     return json.loads(json.dumps(value).replace("secret", "HID"))
+
+
+def test_numbers_stand_on_one_line_and_brackets_in_a_text_stay_as_they_are() -> None:
+    given = LaunchFacts(engine="e", kind="openai", model="m", url="u", started_unix_us=1,
+                        command=["--sizes", "[ 1,  2 ]", "[\n 3\n]"], endpoints={"sizes": [1, 2]})  # fmt: skip
+    written = dumped(given)
+    assert LaunchFacts.model_validate_json(written) == given
+    assert b'"sizes": [1, 2]' in written
 
 
 def test_every_text_of_a_record_is_redacted_and_no_id(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ ENGINE_LOG, GPU, FACTS, LAUNCH, START_LOG = "engine.log.gz", "gpu.csv", "facts.j
 # ends the name of a file that is being written
 PART = ".part"
 
-_NUMBERS = re.compile(r"\[\s+([-\d.,\se+]+?)\s+\]")
+_NUMBERS = re.compile(r"\[\n\s*([-\d.,\se+]+?)\s+\]")  # a string of JSON holds no line break
 
 
 def digest(data: bytes) -> FileFact:
