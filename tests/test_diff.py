@@ -6,6 +6,7 @@ import csv
 import json
 import re
 import shutil
+import unicodedata
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -110,6 +111,17 @@ def test_markdown_shows_text_of_a_round_as_text(tmp_path, runs):
     assert "@team" not in result.output
     assert "\n# big" not in result.output
     assert r"\<b\>x\</b\> \| " in result.output
+
+
+def test_no_name_of_a_round_steers_the_terminal_and_each_stays_on_its_line(tmp_path, runs):
+    new = tmp_path / "new\x1b]0;title\x07"
+    compose_round(new, repeats=3, tests=(sweep(1, requests=8),), latency=noisy(),
+                  machine={"packages": {"pack\x9b2J\nage": "1"}})  # fmt: skip
+    result = CliRunner().invoke(main, ["diff", str(runs / "old"), str(new)], color=True)
+    assert result.exit_code == 0
+    assert result.output.startswith("old → new\ufffd]0;title\ufffd\n")
+    assert "pack\ufffd2J\ufffdage" in result.output
+    assert all(letter == "\n" or unicodedata.category(letter) != "Cc" for letter in result.output)
 
 
 def test_escaped_text_keeps_its_letters():

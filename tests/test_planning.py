@@ -127,6 +127,19 @@ def test_a_server_that_wants_a_key_is_named_and_its_plan_says_where_the_key_goes
     read_plan(file)
 
 
+def test_no_name_that_a_server_gives_steers_the_terminal(tmp_path):
+    with listening({"/v1/models": models("m\x1b]0;title\x07", owned_by="vllm")}) as url:
+        result = CliRunner().invoke(main, ["plan", "init", str(tmp_path / "plan.yaml"), "--url", url], color=True)
+    assert f"{url}: vllm, m\ufffd]0;title\ufffd\n" in result.output
+
+
+def test_an_error_that_quotes_an_escape_does_not_steer_the_terminal(tmp_path):
+    result = CliRunner().invoke(main, ["check", str(tmp_path / "a\x1b]0;title\x07")], color=True)
+    assert result.exit_code == 1
+    assert "a\ufffd]0;title\ufffd" in result.output
+    assert "\x1b" not in result.output
+
+
 def test_a_server_is_asked_by_get_alone():
     """The one here answers a HEAD with 501, as some real ones do or worse."""
     with listening(SERVERS["vllm"]) as url:

@@ -49,6 +49,13 @@ def test_a_terminal_keeps_a_table_of_the_levels_and_says_only_remarks() -> None:
     assert lines[-1].split() == ["concurrency/fake/c1", "r1", "3", "2", "100", "ms", "100", "ms", "1"]
 
 
+@pytest.mark.parametrize("terminal", [False, True])
+def test_what_a_server_or_its_log_says_does_not_steer_the_terminal_and_keeps_its_lines(terminal) -> None:
+    out = io.StringIO()
+    Progress(Console(file=out, force_terminal=terminal)).say("serves \x1b]0;title\x07\x1b[2J\x9b, not m\n\tcafé\u202f1")
+    assert out.getvalue().replace(" " * 8, "\t") == "serves \ufffd]0;title\ufffd\ufffd[2J\ufffd, not m\n\tcafé\u202f1\n"
+
+
 def test_a_long_table_shows_the_rows_around_the_level_at_work() -> None:
     levels = [f"c{place}" for place in range(40)]
     assert around(levels, "c0", 6) == levels[:6]

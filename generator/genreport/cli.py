@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from genreport import __version__
-from genreport.errors import GenreportError
+from genreport.errors import GenreportError, printable
 
 
 def rounds_here(ctx: click.Context, param: click.Parameter, typed: str) -> list[str]:
@@ -49,6 +49,11 @@ class Commands(click.Group):
         return list(self.commands)
 
 
+def tell(text: str, *, err: bool = False) -> None:
+    """Lines for a person, in which no server, log or foreign round steers the terminal."""
+    click.echo(printable(text, keep="\n\t"), err=err)
+
+
 def reports_errors(command: Callable[..., Any]) -> Callable[..., Any]:
     """Translates our errors, and the system's, into one line on stderr and an exit code, once for all commands."""
 
@@ -57,15 +62,15 @@ def reports_errors(command: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return command(*args, **kwargs)
         except GenreportError as error:
-            click.echo(str(error) if error.exit_code == 2 else f"genreport: {error}", err=True)
+            tell(str(error) if error.exit_code == 2 else f"genreport: {error}", err=True)
             sys.exit(error.exit_code)
         except BrokenPipeError:
             raise  # the reader of our output has gone: click ends without a word
         except OSError as error:
-            click.echo(f"genreport: {_of_the_system(error)}", err=True)
+            tell(f"genreport: {_of_the_system(error)}", err=True)
             sys.exit(1)
         except KeyboardInterrupt:
-            click.echo("genreport: interrupted", err=True)
+            tell("genreport: interrupted", err=True)
             sys.exit(130)
 
     return wrapped
@@ -138,10 +143,10 @@ def plan_init(path: str, urls: tuple[str, ...], key_name: str | None) -> None:
     draft.write(Path(path), found, key_name)
     for server in found:
         what = "wants a key: see --api-key-env" if server.locked else f"{server.kind}, {server.models[0]}"
-        click.echo(f"{server.url}: {what}")
+        tell(f"{server.url}: {what}")
     if not found:
-        click.echo(f"no engine answers at {', '.join(asked)}; {path} is a template: fill in what it marks")
-    click.echo(f"{path}: written; genreport plan check {path}")
+        tell(f"no engine answers at {', '.join(asked)}; {path} is a template: fill in what it marks")
+    tell(f"{path}: written; genreport plan check {path}")
 
 
 @plan.command("check")
@@ -156,9 +161,9 @@ def plan_check(path: str, like: str | None, elsewhere: bool) -> None:
     from genreport.rounds import Round
 
     read = read_plan(path, on_this_machine=not elsewhere)
-    click.echo("\n".join(ahead.told(read, Round(like) if like else None)))
+    tell("\n".join(ahead.told(read, Round(like) if like else None)))
     if left := draft.unfilled(read.text):
-        click.echo(f"{path}: still marked FILL IN: line {', '.join(map(str, left))}", err=True)
+        tell(f"{path}: still marked FILL IN: line {', '.join(map(str, left))}", err=True)
 
 
 @main.command()
@@ -170,11 +175,11 @@ def check(round: str) -> None:
 
     findings = list(check(round))
     for finding in findings:
-        click.echo(finding, err=True)
+        tell(finding, err=True)
     if findings:
         sys.exit(1)
     sealed = Round(round)
-    click.echo(f"{round}: sealed, {len(sealed.seal.files):,} files and {len(sealed.levels)} levels hold")
+    tell(f"{round}: sealed, {len(sealed.seal.files):,} files and {len(sealed.levels)} levels hold")
 
 
 def against_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -234,7 +239,7 @@ def build(rounds: tuple[str, ...], slo: tuple[str, ...], site: str, **compared: 
     paths = [Path(each) for each in rounds]
     built = publish(paths, Path(site), limits.read(slo), _compared(paths, **compared))
     what = f"built in {built.seconds:.1f} s" if built.fresh else f"up to date, checked in {built.seconds:.1f} s"
-    click.echo(f"{built.path}: {what}; open {built.path / 'index.html'}")
+    tell(f"{built.path}: {what}; open {built.path / 'index.html'}")
 
 
 @main.command()
@@ -266,7 +271,7 @@ def diff(old: str, new: str, format: str, family: str, names: tuple[str, ...], n
     click.echo("\n".join(lines(compared, format)))
     found = regressions(compared) if gate else []
     for line in found:
-        click.echo(f"genreport: regressed: {line}", err=True)
+        tell(f"genreport: regressed: {line}", err=True)
     sys.exit(3 if found else 0)
 
 
@@ -283,7 +288,7 @@ def history(rounds: tuple[str, ...], last: int | None, site: str) -> None:
 
     built = remember(newest([Path(each) for each in rounds], last), Path(site))
     what = f"built in {built.seconds:.1f} s" if built.fresh else f"up to date, checked in {built.seconds:.1f} s"
-    click.echo(f"{built.path}: {what}; open {built.path / 'index.html'}")
+    tell(f"{built.path}: {what}; open {built.path / 'index.html'}")
 
 
 def newest(paths: list[Path], last: int | None) -> list[Path]:
@@ -319,7 +324,7 @@ def noise(rounds: tuple[str, ...], out: str | None) -> None:
 
     found = floors.of_paths(rounds)
     for line in floors.told(found):
-        click.echo(line)
+        tell(line)
     if out is not None:
         floors.write(found, out)
 
@@ -340,7 +345,7 @@ def explain(round: str, figure: str | None, against: str | None, slo: tuple[str,
     given, opened = limits.read(slo), verified(round)
     ledger = ledger_of(opened, given, counted=figure in EVIDENCE, earlier=against)
     lines = derive(opened, ledger, figure) if figure else (*(q.id for q in ledger), *EVIDENCE)
-    click.echo("\n".join(lines))
+    tell("\n".join(lines))
 
 
 @main.command()
@@ -381,7 +386,7 @@ def guide(round: str, output: str | None, slo: tuple[str, ...]) -> None:
     made = guide_of(Path(round), limits.read(slo))
     path = Path(output) if output else Path(Path(made.path).name)
     path.write_text(made.text, "utf-8")
-    click.echo(f"{path}: {made.size}, {made.shown:,} figures and the derivations of {made.derived:,}")
+    tell(f"{path}: {made.size}, {made.shown:,} figures and the derivations of {made.derived:,}")
 
 
 @main.command()
@@ -393,11 +398,11 @@ def audit(site: str) -> None:
 
     report = examine(site)
     for failure in report.failures[:50]:
-        click.echo(failure, err=True)
+        tell(failure, err=True)
     if len(report.failures) > 50:
-        click.echo(f"… and {len(report.failures) - 50} more", err=True)
-    click.echo(", ".join(f"{number:,} {what}" for what, number in report.counts.items()))
-    click.echo(f"{len(report.failures)} failures")
+        tell(f"… and {len(report.failures) - 50} more", err=True)
+    tell(", ".join(f"{number:,} {what}" for what, number in report.counts.items()))
+    tell(f"{len(report.failures)} failures")
     sys.exit(0 if report.ok else 1)
 
 

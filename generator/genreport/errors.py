@@ -11,7 +11,16 @@ GenreportError            exit 1
 ├── ConditionError        exit 3: a round is recorded and sealed, and a level shows what its plan says it must not
 ├── BuildError            the site could not be built; the old one stays
 └── AuditError            a built site says something its evidence does not
+
+Such a line may quote a server, a log or a foreign round: `printable` keeps what they say from steering a terminal.
 """
+
+import unicodedata
+
+
+def printable(text: str, keep: str = "") -> str:
+    """On one line and without control characters, but for those to `keep`: text of others is hostile."""
+    return "".join(c if c.isprintable() or c in keep or unicodedata.category(c) == "Zs" else "\ufffd" for c in text)
 
 
 class GenreportError(Exception):

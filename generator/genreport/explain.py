@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterator
 
 from genreport.display import shown
-from genreport.errors import GenreportError
+from genreport.errors import GenreportError, printable
 from genreport.provenance import Foreign, Given, Ledger, Line, Lines, Pointer, Quantity, Rows, Samples, Source, Tally
 from genreport.rounds import Round
 
@@ -72,7 +72,6 @@ def _source(round: Round, source: Source) -> Iterator[str]:
 
 
 def _quoted(round: Round, file: str, line: int) -> Iterator[str]:
-    text = round.text(file).split("\n")[line - 1]
-    text = "".join(c if c.isprintable() else "\ufffd" for c in text)
+    text = printable(round.text(file).split("\n")[line - 1])
     yield f"at       {file}:{line}"
     yield f"         {text if len(text) <= WIDTH else text[: WIDTH - 1] + '…'}"

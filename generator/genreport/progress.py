@@ -16,6 +16,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from genreport.errors import printable
 from genreport.records import Request
 from genreport.tally import Tally, percentile, text_events
 
@@ -134,7 +135,7 @@ class Progress(Silent):
             self._pass(engine, part)
 
     def say(self, line: str) -> None:
-        self._console.print(Text(line), soft_wrap=True)
+        self._console.print(Text(printable(line, keep="\n\t")), soft_wrap=True)
 
     def level(self, key: str, engine: str, requests: int, work: float) -> None:
         if engine != self._engine:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from genreport.comparing import FAMILIES, Comparison
 from genreport.diff import summary
+from genreport.errors import printable
 from genreport.reports.against import CHANGED, Row, ranked
 from genreport.words import say
 
@@ -40,8 +41,7 @@ def _listed(found: Iterable[str]) -> Iterator[str]:
 
 def escaped(text: str) -> str:
     """Text of a round as text: no markup, no mention of anyone, no second line."""
-    shown = "".join(letter if letter.isprintable() else "\ufffd" for letter in text)
-    return _MARKUP.sub(r"\\\1", shown.replace("&", "&amp;")).replace("@", "@\u200b")
+    return _MARKUP.sub(r"\\\1", printable(text).replace("&", "&amp;")).replace("@", "@\u200b")
 
 
 def _counts(c: Comparison) -> Iterator[str]:

@@ -133,10 +133,9 @@ def apart(c: Comparison) -> Iterator[str]:
 
 
 def side(d: Difference, text: str | None) -> str:
-    """One side of a condition as a line of text: what a round holds may hold anything."""
+    """One side of a condition, short."""
     if text is None:
         return say("diff.absent")
     if d.topic in ("slos", "hypotheses"):
         return say("diff.entry")
-    shown = "".join(letter if letter.isprintable() else "\ufffd" for letter in text)
-    return shown if len(shown) <= 60 else f"{shown[:59]}…"
+    return text if len(text) <= 60 else f"{text[:59]}…"

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from genreport.comparing import FAMILIES, Comparison
 from genreport.diff import summary
+from genreport.errors import printable
 from genreport.reports.against import CHANGED, Row, ranked
 from genreport.words import say
 
@@ -16,7 +17,11 @@ LEFT = (0, 1, 7)
 
 
 def lines(c: Comparison) -> Iterator[str]:
-    """A sentence, what was changed around it, the figures, and what was not compared."""
+    """A sentence, what was changed around it, the figures, and what was not compared; nothing that steers a terminal."""
+    return map(printable, _lines(c))
+
+
+def _lines(c: Comparison) -> Iterator[str]:
     yield f"{c.name} → {c.new.round.name}"
     yield ""
     yield summary.sentence(c)

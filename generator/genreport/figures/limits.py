@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from genreport.errors import OptionError
+from genreport.errors import OptionError, printable
 from genreport.figures.book import Book
 from genreport.figures.latency import STATISTICS
 from genreport.provenance import Given, Quantity
@@ -54,8 +54,7 @@ def _limit(text: str) -> Limit:
 
 
 def _wrong(text: str, what: str) -> OptionError:
-    shown = "".join(c if c.isprintable() else "\ufffd" for c in text[:60])
-    return OptionError(what, where=f"{OPTION} {shown}", cure=EXAMPLE)
+    return OptionError(what, where=f"{OPTION} {printable(text[:60])}", cure=EXAMPLE)
 
 
 def enter(book: Book, id: str, limit: Limit) -> Quantity:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from genreport.errors import OptionError
+from genreport.errors import OptionError, printable
 from genreport.plan import read_plan
 from genreport.planning.finding import UNNAMED, Found
 from genreport.records import OF_WORDS
@@ -138,4 +138,4 @@ def _quoted(text: str) -> str:
 
 def _plain(text: str) -> str:
     """For a comment: one line, printable."""
-    return "".join(char if char.isprintable() else " " for char in text)[:500]
+    return printable(text)[:500]

@@ -10,9 +10,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from genreport.errors import RoundError, Tampered
+from genreport.errors import RoundError, Tampered, printable
 from genreport.records import Record, SamplesHead, SlotsHead
-from genreport.rounds.files import GPU, SAMPLES, SEAL, SLOTS, all_files, printable
+from genreport.rounds.files import GPU, SAMPLES, SEAL, SLOTS, all_files
 from genreport.rounds.reading import Round
 
 

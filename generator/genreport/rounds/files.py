@@ -74,8 +74,3 @@ def all_files(root: Path) -> set[str]:
     below = len(os.path.join(root, ""))
     found = (os.path.join(folder, name) for folder, _, names in os.walk(root) for name in names)
     return {file[below:].replace(os.sep, "/") for file in found if os.path.isfile(file)}
-
-
-def printable(text: str) -> str:
-    """On one line and without control characters: names and keys of a foreign round are hostile."""
-    return "".join(c if c.isprintable() else "\ufffd" for c in text)

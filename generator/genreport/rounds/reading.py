@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import ValidationError
 
-from genreport.errors import NoRound, RoundError, WrongFormat
+from genreport.errors import NoRound, RoundError, WrongFormat, printable
 from genreport.records import (
     ROUND_FORMAT,
     FileFact,
@@ -36,7 +36,6 @@ from genreport.rounds.files import (
     START_LOG,
     all_files,
     digest,
-    printable,
     unpacked,
 )
 

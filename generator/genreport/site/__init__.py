@@ -26,7 +26,7 @@ from typing import Any
 from urllib.parse import quote
 
 from genreport import cores
-from genreport.errors import BuildError, OptionError
+from genreport.errors import BuildError, OptionError, printable
 from genreport.places import CARDS, MANIFEST, SOURCES
 from genreport.provenance import Ledger, plain
 from genreport.rounds import Round
@@ -167,7 +167,7 @@ def _try_refresh(folder: Path, root: Path, rounds: Sequence[Round], telling: Tel
     try:
         _refresh(folder, root, [Round(found.path) for found in rounds], telling, index)
     except Exception as error:
-        print(f"genreport: not shown yet: {type(error).__name__}: {error}", file=sys.stderr)
+        print(printable(f"genreport: not shown yet: {type(error).__name__}: {error}", keep="\n"), file=sys.stderr)
 
 
 class _Watched:
