@@ -60,6 +60,13 @@ def test_an_absent_series_is_none_and_not_zero() -> None:
     assert exposition.values(COUNTERS, names) == [0.5, None, None]
 
 
+def test_a_series_that_is_no_finite_number_is_sampled_as_none() -> None:
+    names = ["nan", "inf", "partly", "fine"]
+    found = exposition.values('nan NaN\ninf +Inf\npartly{a="1"} 1\npartly{a="2"} nan\nfine 2\n', names)
+    assert found == [None, None, None, 2]
+    assert Samples(tuple(names), rows=[[7, *found]]).samples().endswith("\n[7,null,null,null,2.0]\n")
+
+
 def test_a_server_is_idle_when_no_gauge_of_work_is_above_zero() -> None:
     busy = KINDS["vllm"].BUSY
     assert not exposition.idle(COUNTERS, busy)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 
@@ -28,7 +29,9 @@ def _sample(rest: str) -> list[float]:
 
 
 def values(text: str, names: Sequence[str]) -> list[float | None]:
-    return [value(text, name) for name in names]
+    """Those of several metrics; what is no finite number was not observed."""
+    found = (value(text, name) for name in names)
+    return [each if each is not None and math.isfinite(each) else None for each in found]
 
 
 def idle(text: str, busy: Sequence[str]) -> bool:
