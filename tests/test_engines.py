@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import sys
@@ -11,9 +12,11 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import httpx
+import psutil
 import pytest
 
 from genreport.engines import KINDS, asking, exposition, llamacpp
+from genreport.engines import process as process_module
 from genreport.engines import server as server_module
 from genreport.engines.process import Log, Process, pinned, wait_ready
 from genreport.engines.server import Samples, Server
@@ -216,6 +219,19 @@ def test_cores_the_machine_lacks_are_refused() -> None:
 def test_a_command_that_cannot_start_says_so() -> None:
     with pytest.raises(EngineError, match="cannot start '/nowhere/vllm': No such file"):
         Process(["/nowhere/vllm"], env={}, cpus=None)
+
+
+def test_an_engine_whose_guard_cannot_start_does_not_run_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    groups: list[int] = []
+
+    def refused(group: int) -> None:
+        groups.append(group)
+        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    monkeypatch.setattr(process_module, "_guarded", refused)
+    with pytest.raises(EngineError, match=r"cannot start a guard for the engine: Resource temporarily unavailable"):
+        Process([sys.executable, "-c", "import time; time.sleep(60)"], env={}, cpus=None)
+    assert not psutil.pid_exists(groups[0])
 
 
 @pytest.mark.anyio

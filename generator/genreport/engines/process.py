@@ -100,12 +100,23 @@ class Process:
                     stderr=subprocess.STDOUT,
                     start_new_session=True,
                 )
-            self._guard = _guarded(self._child.pid)
         except OSError as error:
             self._folder.cleanup()
             raise EngineError(
                 f"cannot start {self.command[0]!r}: {error.strerror}", cure="check the plan's launch command"
             ) from None
+        self._guard = self._with_guard()
+
+    def _with_guard(self) -> subprocess.Popen[bytes]:
+        """Its guard; where none can be started, the engine does not run either."""
+        try:
+            return _guarded(self._child.pid)
+        except OSError as error:
+            self._signal(signal.SIGKILL)
+            self._child.wait()
+            self._folder.cleanup()
+            cure = "make room for one more process: memory, or `ulimit -u`"
+            raise EngineError(f"cannot start a guard for the engine: {error.strerror}", cure=cure) from None
 
     @property
     def exit_code(self) -> int | None:
