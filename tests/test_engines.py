@@ -349,6 +349,28 @@ async def test_gpu_samples_are_the_sources_lines_with_the_time_first() -> None:
     assert seen.gpu == ["t_us, index, power.draw [W]\n", "7, 0, 71.20\n"]
 
 
+@pytest.mark.anyio
+@pytest.mark.parametrize("lost", [True, False])
+async def test_samples_that_end_before_the_level_does_are_a_remark(monkeypatch: pytest.MonkeyPatch, lost: bool) -> None:
+    async def source(period_s: float) -> AsyncIterator[str]:
+        yield "index, power.draw [W]\n"
+        if lost:
+            raise RuntimeError("GPU is lost")
+
+    monkeypatch.setattr(server_module.devices, "source", lambda: source)
+    engine = python("import time; time.sleep(60)")
+    try:
+        http = httpx.AsyncClient()
+        async with http, Server(KINDS["openai"], http, http, None, engine, None).watched(lambda: 7) as seen:
+            await asyncio.sleep(0.05)
+    finally:
+        engine.stop(5)
+    assert seen.gpu == ["t_us, index, power.draw [W]\n"]
+    assert seen.remarks == [
+        "the samples of the GPUs ended before the level did" + (": RuntimeError: GPU is lost" if lost else "")
+    ]
+
+
 def test_nothing_sampled_makes_no_file() -> None:
     assert Samples(()).samples() == ""
     assert Samples(()).busy_slots() == ""

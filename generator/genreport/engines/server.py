@@ -27,13 +27,17 @@ SETTLE_POLL_S = 0.2
 
 @dataclass
 class Samples:
-    """What was seen of a server during a level: sampled series, slots at work, lines of GPU samples; [t_us, …] each."""
+    """What was seen of a server during a level: sampled series, slots at work, lines of GPU samples; [t_us, …] each.
+
+    `remarks` say which of them ended before the level did.
+    """
 
     series: tuple[str, ...]
     period_s: float = SAMPLE_S
     rows: list[list[Any]] = field(default_factory=list)
     slots: list[list[Any]] = field(default_factory=list)
     gpu: list[str] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
 
     def samples(self) -> str:
         """The text of samples.jsonl; empty when nothing was sampled."""
@@ -102,15 +106,16 @@ class Server:
         """
         period_s = max(SAMPLE_S, duration_s / MOST_SAMPLES)
         seen = Samples((*self.kind.SAMPLED, *([RESIDENT] if self.process else [])), period_s)
-        tasks = [asyncio.create_task(self._sample(seen, now_us))]
+        tasks = {"the server": asyncio.create_task(self._sample(seen, now_us))}
         if self.process is not None and (source := devices.source()):
-            tasks.append(asyncio.create_task(_sample_gpus(seen, now_us, source)))
+            tasks["the GPUs"] = asyncio.create_task(_sample_gpus(seen, now_us, source))
         try:
             yield seen
         finally:
-            for task in tasks:
+            seen.remarks += [_ended(what, task) for what, task in tasks.items() if task.done()]
+            for task in tasks.values():
                 task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await asyncio.gather(*tasks.values(), return_exceptions=True)
 
     async def _sample(self, seen: Samples, now_us: Callable[[], int]) -> None:
         """One look each period; a look that took longer makes the next one late, never two at once."""
@@ -131,6 +136,12 @@ class Server:
             return None if body is None else self.kind.busy_slots(json.loads(body))
         except (ValueError, LookupError, TypeError, ArithmeticError, RecursionError):
             return None
+
+
+def _ended(what: str, task: asyncio.Task[None]) -> str:
+    error = task.exception()
+    why = f": {type(error).__name__}: {error}" if error else ""
+    return f"the samples of {what} ended before the level did{why}"
 
 
 def _token_count(answer: Any) -> int | None:

@@ -181,7 +181,7 @@ class Session:
             "client": holder.facts(honesty.facts),
             "requests": sent,
             "conversations": _told(talks, sent, remarks) if talks else None,
-            "remarks": [*holder.remarks, *remarks],
+            "remarks": [*holder.remarks, *seen.remarks, *remarks],
         }
 
     def _logged(self) -> int:
