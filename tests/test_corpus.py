@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from genreport import rounds
-from genreport.corpus import chosen, excerpts, read_chats, read_text
+from genreport.corpus import chosen, described, excerpts, read_chats, read_text
 from genreport.errors import EngineError, PlanError
 from genreport.plan import read_plan
 from genreport.progress import Silent
@@ -99,6 +99,17 @@ def test_a_piece_of_a_text_is_as_long_as_asked_and_the_same_for_its_seed(length,
 def test_no_chat_comes_again_before_all_have_come(seed, count):
     assert sorted(chosen(range(count), seed, place) for place in range(count)) == list(range(count))
     assert chosen(range(count), seed, 0) == chosen(range(count), seed, count)
+
+
+@pytest.mark.parametrize("later", ["another text", None])
+def test_a_file_is_described_as_it_was_read_whatever_becomes_of_it(tmp_path, later):
+    path = tmp_path / "book.txt"
+    path.write_bytes(b"\xef\xbb\xbf" + TEXT.encode())
+    assert read_text(str(path)) == TEXT
+    path.write_text(later) if later else path.unlink()
+    known = described(str(path))
+    assert known.sha256 == hashlib.sha256(b"\xef\xbb\xbf" + TEXT.encode()).hexdigest()
+    assert (known.name, known.bytes) == ("book.txt", len(TEXT) + 3)
 
 
 def asked(found: rounds.Round, level: rounds.Level) -> list[Any]:

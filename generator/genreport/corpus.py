@@ -60,18 +60,26 @@ def joined(messages: Sequence[Message]) -> str:
     return "".join(space + message["content"] for space, message in zip(apart, messages, strict=True))
 
 
-@cache
 def described(path: str) -> PromptFile:
-    """Name, hash and size of a file, by which anyone who has it can make the same prompts."""
-    data = _read(path)
-    return PromptFile(name=Path(path).name, sha256=hashlib.sha256(data).hexdigest(), bytes=len(data))
+    """Name, hash and size of a file, by which anyone who has it can make the same prompts. Raises ValueError."""
+    return _opened(path)[0]
 
 
-@cache
 def read_text(path: str) -> str:
     """The text of a file. Raises ValueError."""
+    return _opened(path)[1]
+
+
+@cache
+def _opened(path: str) -> tuple[PromptFile, str]:
+    """Both of one reading: the file may be edited or gone before a round says what its prompts were made of."""
+    data = _read(path)
+    return PromptFile(name=Path(path).name, sha256=hashlib.sha256(data).hexdigest(), bytes=len(data)), _text(path, data)
+
+
+def _text(path: str, data: bytes) -> str:
     try:
-        text = _read(path).decode("utf-8-sig")
+        text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = 1 + error.object[: error.start].count(b"\n")
         raise ValueError(f"{path}:{line}: is not UTF-8 text; convert the file") from None
