@@ -15,6 +15,7 @@ from click.testing import CliRunner
 
 from compose import compose_round, sweep
 from genreport.cli import main
+from genreport.errors import printable
 from genreport.plan import read_plan
 from genreport.planning import ahead, draft, finding
 from genreport.planning.finding import Found, recognised
@@ -154,6 +155,17 @@ def test_an_address_is_taken_with_v1_behind_it_and_refused_without_a_scheme(tmp_
     assert refused.exit_code == 2
     assert "is no address that begins with http:// or https://" in refused.output
     assert [engine.url for engine in read_plan(file).engines] == [url]
+
+
+@pytest.mark.parametrize(
+    "url", ["http://[::1", "http://h:port", "http://\u2603.example", "https://xn--", "http://h/\x07"]
+)
+def test_what_is_no_address_is_refused_in_one_line(tmp_path, url):
+    refused = CliRunner().invoke(main, ["plan", "init", str(tmp_path / "plan.yaml"), "--url", url])
+    assert refused.exit_code == 2
+    assert refused.output.startswith(f"--url {printable(url)}: is no address: ")
+    assert refused.output.count("\n") == 1
+    assert not (tmp_path / "plan.yaml").exists()
 
 
 def test_a_model_that_a_server_does_not_name_is_marked():

@@ -131,14 +131,9 @@ def plan_init(path: str, urls: tuple[str, ...], key_name: str | None) -> None:
     """Write a commented plan, PATH, for the engines that run on this machine."""
     import os
 
-    from genreport.errors import OptionError
     from genreport.planning import draft, finding
 
-    for url in urls:
-        if not url.startswith(("http://", "https://")):
-            raise OptionError("is no address that begins with http:// or https://", where=f"--url {url}")
-    asked = tuple(url.rstrip("/").removesuffix("/v1") for url in urls)
-    asked = asked or tuple(f"http://127.0.0.1:{port}" for port in finding.PORTS)
+    asked = tuple(map(finding.address, urls)) or tuple(f"http://127.0.0.1:{port}" for port in finding.PORTS)
     found = finding.look(asked, os.environ.get(key_name) if key_name else None)
     draft.write(Path(path), found, key_name)
     for server in found:

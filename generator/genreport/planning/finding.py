@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 
 from genreport.engines.asking import asked
+from genreport.errors import OptionError
 
 # where vLLM and TGI in a container, llama.cpp and TGI, SGLang, and Ollama listen unless told otherwise
 PORTS = (8000, 8001, 8080, 8081, 3000, 30000, 11434)
@@ -36,6 +37,17 @@ class Found:
     context: int | None = None
     slots: int | None = None
     locked: bool = False
+
+
+def address(url: str) -> str:
+    """The root of a server whose address somebody typed; OptionError where it is none."""
+    try:
+        scheme, host = (parsed := httpx.URL(url)).scheme, parsed.host
+    except (httpx.InvalidURL, ValueError) as error:  # ValueError: of a name that no host can have
+        raise OptionError(f"is no address: {error}", where=f"--url {url}") from None
+    if scheme not in ("http", "https") or not host:
+        raise OptionError("is no address that begins with http:// or https://", where=f"--url {url}")
+    return url.rstrip("/").removesuffix("/v1")
 
 
 def look(urls: Sequence[str], key: str | None = None) -> list[Found]:
