@@ -94,6 +94,10 @@ def test_a_trace_is_read_by_the_names_of_its_columns(tmp_path, name, text, found
     ("t.jsonl", '{"timestamp": 0\n', "line 1: is no JSON"),
     ("t.jsonl", "[1]\n", "line 1: is no object"),
     ("t.jsonl", '{"timestamp": NaN, "input": 1, "output": 1}\n', "line 1: timestamp must be a number, not 'nan'"),
+    ("t.jsonl", '{"timestamp": 1' + "0" * 400 + ', "input": 1, "output": 1}\n',
+     f"line 1: timestamp must be a number, not '1{'0' * 59}'"),
+    ("t.csv", "arrival_s,input,output,note\n0,8,5," + "x" * 200_000 + "\n",
+     "line 2: is no CSV: field larger than field limit (131072)"),
     ("t.csv", "arrival_s,input,output\n", "holds no request"),
 ])  # fmt: skip
 def test_a_broken_trace_is_refused_by_its_line(tmp_path, name, text, said):

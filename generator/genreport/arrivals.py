@@ -93,8 +93,10 @@ def read_trace(path: str) -> list[Arrival]:
 
 def _csv_rows(file: Any) -> Iterator[tuple[int, dict[str, Any]]]:
     reader = csv.DictReader(file)
-    for row in reader:
-        yield reader.line_num, row
+    try:
+        yield from ((reader.line_num, row) for row in reader)
+    except csv.Error as error:
+        raise ValueError(f"{file.name}, line {reader.line_num + 1}: is no CSV: {error}") from None
 
 
 def _json_rows(file: Any) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -143,7 +145,7 @@ def _seconds(where: str, row: dict[str, Any]) -> float:
             when = datetime.fromisoformat(str(given).strip())
             return (when - datetime(1970, 1, 1, tzinfo=when.tzinfo)).total_seconds()
         seconds = float(given) / (1000 if name == "timestamp" else 1)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         seconds = inf
     if not isfinite(seconds):
         what = "a date with time" if name == "TIMESTAMP" else "a number"
