@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fault_server import serving
@@ -63,6 +63,16 @@ def test_bursts_come_together_and_whole():
     burst = Arrivals(process="burst", rate=2, size=4, every_s=2)
     assert list(due_times(burst, 1, 6, None)) == [0, 0, 0, 0, 2, 2]
     assert list(due_times(burst, 1, None, 4)) == [0] * 4 + [2] * 4
+
+
+@given(every=st.integers(1, 40), end=st.integers(1, 200))
+@example(every=3, end=21)
+@example(every=3, end=27)
+def test_no_burst_is_due_when_its_time_is_up(every, end):
+    """In tenths of a second, which no float holds."""
+    due = due_times(Arrivals(process="burst", rate=1, size=1, every_s=every / 10), 1, None, end / 10)
+    assert max(due) < end / 10
+    assert len(due) == -(-end // every)
 
 
 AZURE = (

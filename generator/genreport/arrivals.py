@@ -43,10 +43,11 @@ def due_times(arrivals: Arrivals, seed: int, requests: int | None, duration_s: f
     count, end_s = requests or inf, inf if duration_s is None else duration_s
     if arrivals.process == "burst":
         size, every_s = arrivals.size or 1, arrivals.every_s or 1.0
-        count = requests or size * ceil(end_s / every_s)
-        return np.arange(count) // size * every_s
-    drawn = _unit_times(arrivals.burstiness, seed, count, (arrivals.rate or 0) * end_s)
-    times = _when(arrivals, drawn, duration_s)
+        bursts = 0 if requests else ceil(round(end_s / every_s, 9))  # 2.7 / 0.3 is a little above 9
+        times = np.arange(requests or size * bursts) // size * every_s
+    else:
+        drawn = _unit_times(arrivals.burstiness, seed, count, (arrivals.rate or 0) * end_s)
+        times = _when(arrivals, drawn, duration_s)
     return times[times < end_s]
 
 
