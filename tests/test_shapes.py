@@ -280,6 +280,7 @@ def test_a_search_that_was_cut_short_goes_on_from_its_records(tmp_path: Path, po
     ({"rates": [1]}, "needs `requests` or `duration_s`"),
     ({"rates": [1], "requests": 5, "duration_s": 5}, "ends by `requests` or by `duration_s`, not by both"),
     ({"rates": [1], "requests": 5, "arrivals": "gamma"}, "`burstiness` and `arrivals: gamma` belong together"),
+    ({"rates": [1.0000001, 1.0000002], "requests": 5}, "must rise, each value once, not 1.0, 1.0"),
     ({"ramp": {"from": 1, "to": 2}, "requests": 5}, "a ramp needs `duration_s`"),
     ({"trace": "nowhere.csv"}, "its lengths are those of the trace: no `input`, `output` or `shared_prefix`"),
     ({"search": {"slo": "none", "from": 1, "to": 2}, "requests": 5}, "unknown SLO 'none'; known are none"),

@@ -334,7 +334,7 @@ class OpenTest(PlannedTest):
     @field_validator("rates")
     @classmethod
     def _order(cls, rates: list[float] | None) -> list[float] | None:
-        return rates and [float(f"{rate:g}") for rate in _rising(rates)]
+        return rates and _rising([float(f"{rate:g}") for rate in rates])  # as levels are named
 
     @model_validator(mode="after")
     def _whole(self) -> OpenTest:
