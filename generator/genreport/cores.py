@@ -15,20 +15,25 @@ Result = TypeVar("Result")
 _NEEDED = ["genreport.audit.figures", "genreport.site.listings"]
 
 
+def count() -> int:
+    """Cores that this process may use: a container or taskset may leave it few of the machine's."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def get_ready() -> None:
     """Begins to import what the processes will need, while this one has other work to do first."""
-    if _cores() > 1:
+    if count() > 1:
         get_context("forkserver").set_forkserver_preload(_NEEDED)
         forkserver.ensure_running()
 
 
 def each(task: Callable[[Part], Result], parts: Sequence[Part]) -> Iterator[Result]:
     """The task's result for every part, in their order; with one part or one core, in this process."""
-    count = min(len(parts), _cores())
-    if count < 2:
+    at_once = min(len(parts), count())
+    if at_once < 2:
         yield from map(task, parts)
         return
-    with ProcessPoolExecutor(count, mp_context=get_context("forkserver")) as pool:
+    with ProcessPoolExecutor(at_once, mp_context=get_context("forkserver")) as pool:
         yield from pool.map(task, parts)
 
 
@@ -41,7 +46,3 @@ def shared_out(sizes: Sequence[float], most: int) -> list[list[int]]:
         parts[smallest].append(place)
         sums[smallest] += sizes[place]
     return parts
-
-
-def _cores() -> int:
-    return os.cpu_count() or 1

@@ -134,7 +134,7 @@ def measure_ceilings(cpus: str | None, dtype: str) -> dict[str, Ceiling]:
 
     `dtype` is the engine's: products are computed in float32, a lower bound for any other.
     """
-    cores = sorted(cpu_set(cpus) if cpus else _allowed())
+    cores = sorted(cpu_set(cpus) if cpus else own_cores())
     triad, product = _measured("triad", cores), _measured("product", cores)
     told = {"source": "measured by the runner", "cpus": cpus}
     return {
@@ -145,7 +145,8 @@ def measure_ceilings(cpus: str | None, dtype: str) -> dict[str, Ceiling]:
     }
 
 
-def _allowed() -> set[int]:
+def own_cores() -> set[int]:
+    """Cores that this process may use."""
     return os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(range(os.cpu_count() or 1))
 
 

@@ -17,7 +17,7 @@ from genreport.ceiling import client_ceiling
 from genreport.crew import Means, hosts
 from genreport.engines.process import pinned
 from genreport.errors import ConditionError, EngineError, OptionError, RoundError
-from genreport.machine import cpu_set, machine_facts, measure_ceilings
+from genreport.machine import cpu_set, machine_facts, measure_ceilings, own_cores
 from genreport.plan import Engine, LaunchGroup, Met, Plan, PlannedTest, read_plan
 from genreport.progress import Progress, Silent
 from genreport.records import Ceiling, ClientCeiling, RoundHead
@@ -173,7 +173,7 @@ class Recording:
 
     def _means(self) -> Means:
         """What loads can be held with, on the cores that the client has now."""
-        client, cores = rounds.Round(self.round.path).machine.client, _cores()
+        client, cores = rounds.Round(self.round.path).machine.client, own_cores()
         ceiling = client.events / client.wall_us * 1e6 if client else None
         return Means(self.acting.workers, len(cores), _free(self.acting, cores), ceiling)
 
@@ -289,11 +289,6 @@ def _ceilings_of(engine: Engine, measured: dict[str, Ceiling]) -> dict[str, Ceil
         elif given:
             found[name] = Ceiling(value=given.value, unit=unit, source=given.source, method="cited in the plan")
     return found
-
-
-def _cores() -> set[int]:
-    """Cores that this process may use."""
-    return os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(range(os.cpu_count() or 1))
 
 
 def _free(plan: Plan, cores: set[int]) -> int:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from genreport import __version__
+from genreport import __version__, cores
 from genreport.rounds import Round
 from genreport.rounds.files import all_files
 
@@ -63,7 +62,7 @@ def _inputs(resources: Path) -> Iterable[Path]:
 def _hash(root: Path, files: Iterable[Path]) -> str:
     """Of all names and contents; files are read by several threads, since hashing leaves Python to others."""
     named = sorted(file for file in files if "__pycache__" not in file.parts and file.is_file())
-    with ThreadPoolExecutor(os.cpu_count()) as threads:
+    with ThreadPoolExecutor(cores.count()) as threads:
         hashed = zip(named, threads.map(_hash_of, named), strict=True)
         lines = [f"{file.relative_to(root)}\0{digest}\n" for file, digest in hashed]
     return hashlib.sha256("".join(lines).encode("utf-8", "surrogateescape")).hexdigest()
