@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from genreport.rounds import Round
 from genreport.site import SitePages, bundle, stamp
 
 HERE = Path(__file__).parents[1]
+build = partial(site.build, index=lambda entries: "# Rounds\n")
 
 
 def pages(found: Round, text: str = "# Concurrency\n\nSee [the round](../index.md).\n") -> SitePages:
@@ -57,7 +59,7 @@ def built(rounds, tmp_path_factory) -> Path:
         patch.chdir(folder)
         patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
         keep_a_library()
-        return site.build(rounds, pages, folder / "site").path
+        return build(rounds, pages, folder / "site").path
 
 
 def fake_mkdocs(stage: Path, rounds) -> None:
@@ -109,7 +111,7 @@ def test_reports_stand_in_reading_order_in_the_navigation(rounds, tmp_path):
         names = ("evidence", "kv", "guide", "head-to-head-x", "cliff", "ttft", "concurrency")
         return SitePages(pages(found).ledger, [("index.md", "# R\n"), *((f"{n}/index.md", f"# {n}\n") for n in names)])
 
-    place = site.build(rounds[:1], many, tmp_path / "site").path / "rounds" / "one" / "index.html"
+    place = build(rounds[:1], many, tmp_path / "site").path / "rounds" / "one" / "index.html"
     sidebar = place.read_text("utf-8").split('data-md-component="sidebar"')[1]
     seen = re.findall(r'href="([a-z-]+)/index\.html"', sidebar)
     order = ["concurrency", "ttft", "kv", "cliff", "head-to-head-x", "guide", "sources", "evidence"]
@@ -118,7 +120,7 @@ def test_reports_stand_in_reading_order_in_the_navigation(rounds, tmp_path):
 
 def test_with_many_rounds_only_the_one_that_is_read_shows_its_pages_in_the_navigation(tmp_path):
     rounds = [compose_round(tmp_path / f"night{k}", tests=[sweep(1)], repeats=1) for k in range(6)]
-    place = site.build(rounds, pages, tmp_path / "site").path / "rounds" / "night3" / "index.html"
+    place = build(rounds, pages, tmp_path / "site").path / "rounds" / "night3" / "index.html"
     sidebar = place.read_text("utf-8").split('data-md-component="sidebar"')[1]
     assert 'href="concurrency/index.html"' in sidebar
     assert 'href="../night4/index.html"' in sidebar
@@ -127,21 +129,21 @@ def test_with_many_rounds_only_the_one_that_is_read_shows_its_pages_in_the_navig
 
 def test_a_link_to_nothing_fails_the_build_and_the_old_site_stays(rounds, tmp_path):
     place = tmp_path / "site"
-    site.build(rounds[:1], pages, place)
+    build(rounds[:1], pages, place)
     before = stamp.content(place)
     with pytest.raises(BuildError, match=r"nowhere\.md"):
-        site.build(rounds[:1], lambda r: pages(r, "# X\n\n[a](nowhere.md)\n"), place, options={"new": 1})
+        build(rounds[:1], lambda r: pages(r, "# X\n\n[a](nowhere.md)\n"), place, options={"new": 1})
     assert stamp.content(place) == before
     assert [p for p in tmp_path.iterdir() if p.name.startswith(".genreport")] == []
 
 
 def test_a_link_to_no_anchor_fails_the_build(rounds, tmp_path):
     with pytest.raises(BuildError, match="no-such"):
-        site.build(rounds[:1], lambda r: pages(r, "# X\n\n[a](#no-such)\n"), tmp_path / "site")
+        build(rounds[:1], lambda r: pages(r, "# X\n\n[a](#no-such)\n"), tmp_path / "site")
 
 
 def test_the_same_round_gives_the_same_bytes(rounds, tmp_path):
-    first, second = (site.build(rounds[:1], pages, tmp_path / name).path for name in ("a", "b"))
+    first, second = (build(rounds[:1], pages, tmp_path / name).path for name in ("a", "b"))
     assert stamp.content(first) == stamp.content(second)
 
 
@@ -155,8 +157,8 @@ def test_in_a_checkout_plain_mkdocs_builds_what_was_generated_and_also_nothing(r
     subprocess.run(command, **quietly)
     assert not (home / "site" / "rounds").exists()
     shutil.rmtree(home / "site")
-    site.build(rounds, pages, home / "site", home=home)
-    site.build(rounds[:1], pages, home / "site", home=home)
+    build(rounds, pages, home / "site", home=home)
+    build(rounds[:1], pages, home / "site", home=home)
     subprocess.run([*command, "--site-dir", "again"], **quietly)
     assert [p.name for p in (home / "docs" / "rounds").iterdir() if p.is_dir()] == ["one"]
     assert (home / "again" / "rounds" / "one" / "figures" / "machine.html").is_file()
@@ -167,42 +169,42 @@ def test_in_a_checkout_plain_mkdocs_builds_what_was_generated_and_also_nothing(r
 
 def test_nothing_is_computed_again_when_nothing_changed(rounds, tmp_path, quick):
     place = tmp_path / "site"
-    assert site.build(rounds, pages, place).fresh
-    assert not site.build(rounds, lambda found: pytest.fail("pages computed again"), place).fresh
+    assert build(rounds, pages, place).fresh
+    assert not build(rounds, lambda found: pytest.fail("pages computed again"), place).fresh
 
 
 @pytest.mark.usefixtures("quick")
 class TestASiteIsBuiltAgain:
     def test_when_its_files_were_changed(self, rounds, tmp_path):
-        place = site.build(rounds, pages, tmp_path / "site").path
+        place = build(rounds, pages, tmp_path / "site").path
         (place / "rounds" / "one" / "index.md").write_text("# tampered\n")
-        assert site.build(rounds, pages, place).fresh
+        assert build(rounds, pages, place).fresh
 
     def test_for_other_rounds(self, rounds, tmp_path):
-        place = site.build(rounds, pages, tmp_path / "site").path
-        assert site.build(rounds[:1], pages, place).fresh
+        place = build(rounds, pages, tmp_path / "site").path
+        assert build(rounds[:1], pages, place).fresh
         assert not (place / "rounds" / "two").exists()
 
     def test_for_other_options(self, rounds, tmp_path):
-        place = site.build(rounds, pages, tmp_path / "site").path
-        assert site.build(rounds, pages, place, options={"slo": 1}).fresh
+        place = build(rounds, pages, tmp_path / "site").path
+        assert build(rounds, pages, place, options={"slo": 1}).fresh
 
     def test_when_evidence_changed(self, tmp_path):
         found = compose_round(tmp_path / "r", tests=[sweep(1)], repeats=1, seal=False)
-        place = site.build([found], pages, tmp_path / "site").path
+        place = build([found], pages, tmp_path / "site").path
         (found.path / "plan.yaml").write_text("{}\n")
-        assert site.build([Round(found.path)], pages, place).fresh
+        assert build([Round(found.path)], pages, place).fresh
 
 
 def test_a_failing_page_leaves_the_old_site(rounds, tmp_path, quick):
-    place = site.build(rounds, pages, tmp_path / "site").path
+    place = build(rounds, pages, tmp_path / "site").path
     before = stamp.content(place)
 
     def failing(found):
         raise BuildError("no")
 
     with pytest.raises(BuildError):
-        site.build(rounds, failing, place, options={"new": 1})
+        build(rounds, failing, place, options={"new": 1})
     assert stamp.content(place) == before
 
 
@@ -210,22 +212,22 @@ def test_a_folder_that_is_no_site_is_never_replaced(rounds, tmp_path):
     (tmp_path / "precious").mkdir()
     (tmp_path / "precious" / "thesis.txt").write_text("years")
     with pytest.raises(BuildError, match="not a site"):
-        site.build(rounds, pages, tmp_path / "precious")
+        build(rounds, pages, tmp_path / "precious")
     assert (tmp_path / "precious" / "thesis.txt").read_text() == "years"
 
 
 def test_two_rounds_of_one_name_are_refused(rounds, tmp_path):
     with pytest.raises(BuildError, match="two rounds"):
-        site.build([rounds[0], rounds[0]], pages, tmp_path / "site")
+        build([rounds[0], rounds[0]], pages, tmp_path / "site")
 
 
 def test_a_call_without_rounds_is_refused(tmp_path):
     with pytest.raises(BuildError, match="no round"):
-        site.build([], pages, tmp_path / "site")
+        build([], pages, tmp_path / "site")
 
 
 def test_the_manifest_lists_every_file_with_its_hash(rounds, tmp_path, quick):
-    place = site.build(rounds[:1], pages, tmp_path / "site").path
+    place = build(rounds[:1], pages, tmp_path / "site").path
     manifest = json.loads((place / "rounds" / "one" / "provenance.json").read_text("utf-8"))
     assert set(manifest["files"]) == set(rounds[0].evidence())
     assert manifest["files"]["machine.json"]["lines"] > 10
@@ -257,5 +259,5 @@ def test_the_stylesheets_and_scripts_named_in_the_configuration_exist():
 
 
 def test_outside_a_checkout_nothing_is_written_beside_the_site(rounds, tmp_path, quick):
-    site.build(rounds, pages, tmp_path / "site")
+    build(rounds, pages, tmp_path / "site")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["cache", "site"]

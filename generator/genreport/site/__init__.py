@@ -7,7 +7,6 @@ one's place, by renaming. In a checkout the pages written for MkDocs take their 
 
 from __future__ import annotations
 
-import html
 import json
 import os
 import shutil
@@ -23,7 +22,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from genreport import cores
 from genreport.errors import BuildError, OptionError, printable
@@ -31,7 +29,6 @@ from genreport.places import CARDS, MANIFEST, SOURCES
 from genreport.provenance import Ledger, plain
 from genreport.rounds import Round
 from genreport.site import bundle, cards, stamp
-from genreport.words import say
 
 HOST = "127.0.0.1"
 POLL_S = 1.0
@@ -73,9 +70,9 @@ def build(
     pages: Pages,
     site_dir: str | Path = "site",
     *,
+    index: Index,
     options: Mapping[str, Any] | None = None,
     home: Path | None = None,
-    index: Index | None = None,
 ) -> Built:
     """Builds the site of exactly these rounds, or finds it up to date; on any failure the old site stays.
 
@@ -110,8 +107,8 @@ def serve(
     telling: Telling,
     *,
     port: int,
+    index: Index,
     home: Path | None = None,
-    index: Index | None = None,
 ) -> int:
     """Previews the rounds until interrupted; a changed template, page or evidence file is shown at once.
 
@@ -150,7 +147,7 @@ def _refuse_taken(port: int) -> None:
             raise OptionError(f"port {port}: {error.strerror}", where="--port", cure="name another one") from None
 
 
-def _refresh(folder: Path, root: Path, rounds: Sequence[Round], telling: Telling, index: Index | None) -> None:
+def _refresh(folder: Path, root: Path, rounds: Sequence[Round], telling: Telling, index: Index) -> None:
     """Writes the docs anew beside those being served, then puts the rounds in place."""
     with tempfile.TemporaryDirectory(dir=folder) as staging:
         stage = Path(staging)
@@ -162,7 +159,7 @@ def _refresh(folder: Path, root: Path, rounds: Sequence[Round], telling: Telling
             _publish_docs(stage, root)
 
 
-def _try_refresh(folder: Path, root: Path, rounds: Sequence[Round], telling: Telling, index: Index | None) -> None:
+def _try_refresh(folder: Path, root: Path, rounds: Sequence[Round], telling: Telling, index: Index) -> None:
     """A change that cannot be shown (a template half typed, a round half written) is said; the preview goes on."""
     try:
         _refresh(folder, root, [Round(found.path) for found in rounds], telling, index)
@@ -190,9 +187,7 @@ class _Watched:
         return found
 
 
-def write_docs(
-    stage: Path, rounds: Sequence[Round], pages: Pages, index: Index | None = None, steps: _Steps | None = None
-) -> None:
+def write_docs(stage: Path, rounds: Sequence[Round], pages: Pages, index: Index, steps: _Steps | None = None) -> None:
     """Writes a folder that MkDocs can build: the hand-written docs, and everything of the rounds."""
     steps, home, entries = steps or _Steps(), resources(), {}
     shutil.copytree(home / "docs", stage / "docs", ignore=LEFT_OUT)
@@ -202,8 +197,7 @@ def write_docs(
             entries[found.name] = _write_round(found, pages, stage / "docs" / "rounds" / found.name, steps)
     steps.done("bundle")
     newest = sorted(rounds, key=lambda found: -found.head.started_unix_us)
-    text = index([entries[found.name] for found in newest]) if index else _round_list(newest)
-    _write(stage / "docs" / "rounds" / "index.md", text)
+    _write(stage / "docs" / "rounds" / "index.md", index([entries[found.name] for found in newest]))
 
 
 def _write_round(found: Round, pages: Pages, folder: Path, steps: _Steps) -> str:
@@ -239,12 +233,6 @@ def resources() -> Path:
     package = Path(__file__).parents[1]
     bundled = package / "_bundle"
     return bundled if bundled.is_dir() else package.parents[1]
-
-
-def _round_list(rounds: Sequence[Round]) -> str:
-    items = "".join(f"- [{html.escape(found.name)}]({quote(found.name)}/index.md)\n" for found in rounds)
-    title = say("site.rounds")
-    return f"---\ntitle: {title}\n---\n\n# {title}\n\n{items}"
 
 
 def _mkdocs_build(stage: Path, rounds: Sequence[Round]) -> None:
