@@ -116,10 +116,6 @@ def test_the_words_of_a_chart_hold_its_numbers_and_its_flags():
     assert "110 tok/s at C = 4 (flagged)" in charts.throughput(flagged).alt
 
 
-def test_given_words_take_the_place_of_composed_ones():
-    assert charts.throughput(rows(), alt="as said").alt == "as said"
-
-
 def test_a_chart_without_a_value_is_no_chart():
     empty = rows()
     for row in empty:

@@ -13,7 +13,7 @@ from genreport.charts.spec import Chart, finish, in_words
 from genreport.words import say
 
 
-def over_time(rows: Sequence[Row], engine: str, shape: str, *, alt: str | None = None) -> Chart | None:
+def over_time(rows: Sequence[Row], engine: str, shape: str) -> Chart | None:
     """Every `series` over seconds (`t`): requests on the left axis, shares (`unit`) dashed on the right one."""
     drawn = valued(rows)
     if not drawn:
@@ -22,7 +22,7 @@ def over_time(rows: Sequence[Row], engine: str, shape: str, *, alt: str | None =
     names, end = unique(row["series"] for row in drawn), max(row["t"] for row in drawn) or 1
     parts = [[row for row in drawn if (row["unit"] == "share") is share] for share in (False, True)]
     layers = [_gauges(part, names, end) for part in parts if part]
-    chart = finish("over_time", title, None, layers, alt or _peaks_in_words(title, drawn))
+    chart = finish("over_time", title, None, layers, _peaks_in_words(title, drawn))
     if len(layers) > 1:
         chart.spec["resolve"] = {"scale": {"y": "independent"}}
     return chart
@@ -73,7 +73,7 @@ def _peaks_in_words(title: str, rows: Sequence[Row]) -> str:
     return f"{title}. {' '.join(peaks)}"
 
 
-def ratios(rows: Sequence[Row], engine: str, long: str, normal: str, *, alt: str | None = None) -> Chart | None:
+def ratios(rows: Sequence[Row], engine: str, long: str, normal: str) -> Chart | None:
     """A bar per `metric` from the line of equality to its ratio, on a log scale; a zero has no place on it."""
     drawn = [row for row in valued(rows) if row["value"] > 0]
     if not drawn:
@@ -81,7 +81,7 @@ def ratios(rows: Sequence[Row], engine: str, long: str, normal: str, *, alt: str
     title = say("cliff_chart.ratios", engine=engine, long=long, normal=normal)
     metrics = [row["metric"] for row in drawn]
     layers = [_bars(drawn, metrics), *_labels(drawn, metrics)]
-    return finish("ratios", title, None, layers, alt or in_words(title, drawn, "metric"), height=34 * len(drawn) + 20)
+    return finish("ratios", title, None, layers, in_words(title, drawn, "metric"), height=34 * len(drawn) + 20)
 
 
 def _bars(drawn: Sequence[Row], metrics: list[str]) -> alt.Chart:

@@ -17,7 +17,7 @@ _NAMED = {"p50", "p90", "p99", "p99.9", "p99.99", "max"}
 _PERCENTILES = {0.5: "p50", 0.9: "p90", 0.99: "p99", 0.999: "p99.9", 0.9999: "p99.99"}
 
 
-def ecdf(rows: Sequence[Row], *, alt: str | None = None) -> Chart | None:
+def ecdf(rows: Sequence[Row]) -> Chart | None:
     """Each level's ITL by percentile (`share`, as text); the axis stretches the tail, the last point is the maximum."""
     drawn = [placed(row) for row in valued(rows)]
     if not drawn:
@@ -37,7 +37,7 @@ def ecdf(rows: Sequence[Row], *, alt: str | None = None) -> Chart | None:
     ]
     title = say("chart.ecdf", engine=", ".join(unique(row["engine"] for row in drawn)))
     spoken = [row for row in named if row["percentile"] in ("p50", "p99", "max")]
-    return finish("ecdf", title, "lower", layers, alt or in_words(title, spoken, "percentile"))
+    return finish("ecdf", title, "lower", layers, in_words(title, spoken, "percentile"))
 
 
 def placed(row: Row) -> Row:

@@ -16,11 +16,11 @@ from genreport.words import say
 PALETTE = [engine_colour("6"), engine_colour("4"), INK]
 
 
-def split(rows: Sequence[Row], base: str, other: str, *, alt: str | None = None) -> Chart | None:
+def split(rows: Sequence[Row], base: str, other: str) -> Chart | None:
     """Each part of a throughput ratio and the whole (`part`) over concurrency, on a log scale around no effect."""
     drawn = [row for row in valued(rows) if row["value"] > 0]
     if not drawn:
         return None
     layers = [reference(1), *curves(drawn, around_one(drawn), by="part", palette=PALETTE)]
     title = say("pair_chart.split", base=base, other=other)
-    return over_load("split", title, "higher", drawn, layers, alt, by="part")
+    return over_load("split", title, "higher", drawn, layers, by="part")

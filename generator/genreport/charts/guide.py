@@ -26,7 +26,6 @@ def pareto(
     *,
     limits: Iterable[Quantity] = (),
     crossings: Iterable[tuple[Quantity, Quantity]] = (),
-    alt: str | None = None,
 ) -> Chart | None:
     """Every level at its wait (`wait`, seconds; `waited`, as text), joined where it is on its engine's `front` ("yes").
 
@@ -43,7 +42,7 @@ def pareto(
         *_crossings(crossings, axes),
         *_names(drawn, axes),
     ]
-    chart = finish("pareto", say("guide_chart.title"), None, layers, alt or _in_words(drawn, crossings))
+    chart = finish("pareto", say("guide_chart.title"), None, layers, _in_words(drawn, crossings))
     chart.spec["usermeta"]["better"] = say("guide_chart.better")
     return chart
 

@@ -22,7 +22,6 @@ def lanes(
     total: Row,
     *,
     end: float,
-    alt: str | None = None,
 ) -> Chart | None:
     """One engine's lanes, in the order of `rows`, over seconds since the first start, up to `end`.
 
@@ -33,7 +32,7 @@ def lanes(
     if not drawn:
         return None
     title = say("pair_chart.lanes", engine=drawn[0]["engine"], load=total["load"])
-    said = alt or say("pair_chart.lanes_in_words", title=title, **_told(drawn, total))
+    said = say("pair_chart.lanes_in_words", title=title, **_told(drawn, total))
     line, wait, whole = _requests(drawn, end)
     marks = [line, wait, _events(events, drawn, end), whole, *_stalls(valued(stalls), drawn, end)]
     return finish("lanes", title, None, [*marks, _label(total)], said, height=LANE * len(drawn) + EDGES)

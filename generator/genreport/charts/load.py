@@ -14,38 +14,38 @@ from genreport.provenance import Quantity
 from genreport.words import say
 
 
-def throughput(rows: Sequence[Row], *, crossings: Iterable[Quantity] = (), alt: str | None = None) -> Chart | None:
+def throughput(rows: Sequence[Row], *, crossings: Iterable[Quantity] = ()) -> Chart | None:
     """Output throughput over concurrency with the range of its repeats (`low`, `high`) and annotated crossings."""
     drawn = valued(rows)
     if not drawn:
         return None
     scale = linear(drawn, "value", "high")
     layers = [band(drawn), *curves(drawn, scale), *crossing_rules(crossings, drawn)]
-    return over_load("throughput", say("chart.throughput"), "higher", drawn, layers, alt)
+    return over_load("throughput", say("chart.throughput"), "higher", drawn, layers)
 
 
-def efficiency(rows: Sequence[Row], *, alt: str | None = None) -> Chart | None:
+def efficiency(rows: Sequence[Row]) -> Chart | None:
     """Scaling efficiency over concurrency; 1 is perfect."""
-    return shares("efficiency", say("chart.efficiency"), rows, alt)
+    return shares("efficiency", say("chart.efficiency"), rows)
 
 
-def attainment(rows: Sequence[Row], *, alt: str | None = None) -> Chart | None:
+def attainment(rows: Sequence[Row]) -> Chart | None:
     """How much of each measured decode step its floor explains, over concurrency."""
-    return shares("attainment", say("chart.attainment"), rows, alt)
+    return shares("attainment", say("chart.attainment"), rows)
 
 
-def latency(rows: Sequence[Row], metric: str, *, alt: str | None = None) -> Chart | None:
+def latency(rows: Sequence[Row], metric: str) -> Chart | None:
     """A latency's percentiles (`percentile`) over concurrency, log seconds; the first one seen is solid."""
     title = say("chart.latency", metric=metric)
-    return dashed(f"latency_{metric.lower()}", title, rows, "percentile", alt)
+    return dashed(f"latency_{metric.lower()}", title, rows, "percentile")
 
 
-def floor(rows: Sequence[Row], *, alt: str | None = None) -> Chart | None:
+def floor(rows: Sequence[Row]) -> Chart | None:
     """The measured step and its floor (`measure`) over concurrency, log seconds."""
-    return dashed("floor", say("chart.floor"), rows, "measure", alt)
+    return dashed("floor", say("chart.floor"), rows, "measure")
 
 
-def walls(rows: Sequence[Row], cross: Quantity | None = None, *, alt: str | None = None) -> Chart | None:
+def walls(rows: Sequence[Row], cross: Quantity | None = None) -> Chart | None:
     """One engine's use of both ceilings (`wall`) over concurrency, and where they cross."""
     drawn = valued(rows)
     if not drawn:
@@ -57,12 +57,10 @@ def walls(rows: Sequence[Row], cross: Quantity | None = None, *, alt: str | None
         *crossing_rules([cross] if cross is not None and not cross.missing else [], drawn),
     ]
     title = say("chart.walls", engine=drawn[0]["engine"])
-    return over_load("walls", title, None, drawn, layers, alt, by="wall", percent=True)
+    return over_load("walls", title, None, drawn, layers, by="wall", percent=True)
 
 
-def ratio(
-    rows: Sequence[Row], base: str, other: str, *, crossings: Iterable[Quantity] = (), alt: str | None = None
-) -> Chart | None:
+def ratio(rows: Sequence[Row], base: str, other: str) -> Chart | None:
     """The challenger's throughput over the baseline's per level with its range (`low`, `high`), on a log scale."""
     drawn = [{"engine": say("chart.over", other=other, base=base), **row} for row in valued(rows)]
     if not drawn:
@@ -75,9 +73,8 @@ def ratio(
         _whiskers(drawn, scale),
         line.mark_line(stroke=INK, strokeWidth=2),
         *points(line, drawn, INK),
-        *crossing_rules(crossings, drawn),
     ]
-    return over_load("ratio", title, None, drawn, layers, alt)
+    return over_load("ratio", title, None, drawn, layers)
 
 
 def _whiskers(drawn: Sequence[Row], scale: Scale) -> Any:
@@ -88,7 +85,7 @@ def _whiskers(drawn: Sequence[Row], scale: Scale) -> Any:
     return rule.mark_rule(stroke=INK, strokeWidth=5, opacity=0.22)
 
 
-def usl(rows: Sequence[Row], fit: Sequence[Row], *, alt: str | None = None) -> Chart | None:
+def usl(rows: Sequence[Row], fit: Sequence[Row]) -> Chart | None:
     """Measured throughput as points and the fitted curve (`fit`, rows of a curve figure) as a line."""
     drawn, curve = valued(rows), valued(fit)
     if not drawn:
@@ -100,7 +97,7 @@ def usl(rows: Sequence[Row], fit: Sequence[Row], *, alt: str | None = None) -> C
         *points(measured, drawn, None),
         *end_labels(drawn, scale, "engine", None),
     ]
-    return over_load("usl", say("chart.usl"), "higher", drawn, layers, alt)
+    return over_load("usl", say("chart.usl"), "higher", drawn, layers)
 
 
 def _fitted(curve: Sequence[Row], drawn: Sequence[Row], scale: Scale) -> list[Any]:
@@ -110,16 +107,16 @@ def _fitted(curve: Sequence[Row], drawn: Sequence[Row], scale: Scale) -> list[An
     return [line.mark_line(strokeWidth=1.5, strokeDash=[5, 3], clip=True)]
 
 
-def shares(name: str, title: str, rows: Sequence[Row], alt: str | None) -> Chart | None:
+def shares(name: str, title: str, rows: Sequence[Row]) -> Chart | None:
     """Shares over load in percent, against a line at all of it; more is better."""
     drawn = valued(rows)
     if not drawn:
         return None
     layers = [reference(1), *curves(drawn, linear(drawn, "value", least=1))]
-    return over_load(name, title, "higher", drawn, layers, alt, percent=True)
+    return over_load(name, title, "higher", drawn, layers, percent=True)
 
 
-def dashed(name: str, title: str, rows: Sequence[Row], by: str, alt: str | None) -> Chart | None:
+def dashed(name: str, title: str, rows: Sequence[Row], by: str) -> Chart | None:
     """Seconds over load with the range of the repeats: one colour an engine, one dash per value of `by`, named at its end."""
     drawn = valued(rows)
     if not drawn:
@@ -135,7 +132,7 @@ def dashed(name: str, title: str, rows: Sequence[Row], by: str, alt: str | None)
         *points(line, drawn, None, extra=(by,), size=42),
         *end_labels(drawn, scale, by, by),
     ]
-    return over_load(name, title, "lower", drawn, layers, alt, by=by)
+    return over_load(name, title, "lower", drawn, layers, by=by)
 
 
 def over_load(
@@ -144,13 +141,12 @@ def over_load(
     better: str | None,
     drawn: Sequence[Row],
     layers: Sequence[Any],
-    alt: str | None,
     *,
     by: str | None = None,
     percent: bool = False,
 ) -> Chart:
-    """A finished chart that says each line's values (a line per engine and value of `by`) unless `alt` is given."""
-    chart = finish(name, title, better, layers, alt or in_words(title, drawn, by))
+    """A finished chart that says each line's values (a line per engine and value of `by`)."""
+    chart = finish(name, title, better, layers, in_words(title, drawn, by))
     if percent:
         percent_axis(chart.spec)
     return chart

@@ -18,7 +18,7 @@ BAR, BETWEEN = 22, 48  # px: a bar, and from one to the next
 _LINES = "split(datum.label, ', ')"  # an engine's name above its place
 
 
-def memory(rows: Sequence[Row], *, alt: str | None = None) -> Chart | None:
+def memory(rows: Sequence[Row]) -> Chart | None:
     """A bar for each `bar` (an engine and where the memory is), stacked by `part`; a mark at the part "measured".
 
     A part that is `unexplained` ends where the mark stands; where the log states more than was measured, the mark stands
@@ -32,7 +32,7 @@ def memory(rows: Sequence[Row], *, alt: str | None = None) -> Chart | None:
     bars = unique(row["bar"] for row in kept)
     title = say("memory.title")
     layers = [_stacks(drawn, marks, bars), _marks(marks, bars)]
-    return finish("memory", title, None, layers, alt or _in_words(title, kept), height=40 + BETWEEN * len(bars))
+    return finish("memory", title, None, layers, _in_words(title, kept), height=40 + BETWEEN * len(bars))
 
 
 def _named(rows: Sequence[Row]) -> list[Row]:

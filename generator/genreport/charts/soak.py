@@ -13,7 +13,7 @@ from genreport.charts.spec import Chart, finish, lines_in_words, point_in_words
 from genreport.words import say
 
 
-def memory(rows: Sequence[Row], *, alt: str | None = None) -> Chart | None:
+def memory(rows: Sequence[Row]) -> Chart | None:
     """A line an engine: bytes (`value`) over minutes of load (`minutes`, `after` as written), from zero."""
     drawn = valued(rows)
     if not drawn:
@@ -23,7 +23,7 @@ def memory(rows: Sequence[Row], *, alt: str | None = None) -> Chart | None:
     tips = {"href": "href:N", "tooltip": tooltips("engine", "after", "shown")}
     point = base.encode(**tips).mark_point(filled=True, size=46, opacity=1, cursor="pointer")
     title = say("chart.soak")
-    return finish("soak", title, "lower", [base.mark_line(strokeWidth=2), point], alt or _in_words(title, drawn))
+    return finish("soak", title, "lower", [base.mark_line(strokeWidth=2), point], _in_words(title, drawn))
 
 
 def _axis(drawn: Sequence[Row]) -> alt.X:

@@ -14,14 +14,14 @@ from genreport.words import say
 _BYTES = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"), (1, "B"))
 
 
-def byte_account(rows: Sequence[Row], *, alt: str | None = None) -> Chart | None:
+def byte_account(rows: Sequence[Row]) -> Chart | None:
     """Each engine's weight bytes, stacked by tensor group (`group`)."""
     drawn = valued(rows)
     if not drawn:
         return None
     engines = unique(row["engine"] for row in drawn)
     title = say("chart.bytes")
-    said = alt or in_words(title, drawn, "group")
+    said = in_words(title, drawn, "group")
     return finish("bytes", title, None, [_bars(drawn, engines)], said, height=40 + 48 * len(engines))
 
 

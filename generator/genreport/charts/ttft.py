@@ -22,13 +22,13 @@ _SECONDS = (
 )
 
 
-def anatomy(rows: Sequence[Row], *, alt: str | None = None) -> Chart | None:
+def anatomy(rows: Sequence[Row]) -> Chart | None:
     """One engine's mean wait per level, stacked by its parts (`part`, one of PARTS); a negative one hangs below 0."""
     drawn = [row | {"part": _name(row["part"]), "place": str(PARTS.index(row["part"]))} for row in valued(rows)]
     if not drawn:
         return None
     title = say("ttft_chart.anatomy", engine=drawn[0]["engine"])
-    said = alt or in_words(title, sorted(drawn, key=lambda row: row["place"]), "part")
+    said = in_words(title, sorted(drawn, key=lambda row: row["place"]), "part")
     below = any(row["value"] < 0 for row in drawn)
     return finish("anatomy", title, "lower", [_bars(drawn), reference(0) if below else None], said)
 
@@ -53,21 +53,21 @@ def _bars(drawn: Sequence[Row]) -> alt.Chart:
     return bars.mark_bar(stroke=PAPER, strokeWidth=1, cursor="pointer")
 
 
-def mixed_share(rows: Sequence[Row], *, alt: str | None = None) -> Chart | None:
+def mixed_share(rows: Sequence[Row]) -> Chart | None:
     """Share of the iterations in which prefill and decode share a step, over concurrency."""
-    return _curves("mixed_share", rows, alt, percent=True)
+    return _curves("mixed_share", rows, percent=True)
 
 
-def tokens_per_iteration(rows: Sequence[Row], *, alt: str | None = None) -> Chart | None:
+def tokens_per_iteration(rows: Sequence[Row]) -> Chart | None:
     """Mean tokens that one step of the engine computes, over concurrency."""
-    return _curves("tokens_per_iteration", rows, alt)
+    return _curves("tokens_per_iteration", rows)
 
 
-def _curves(name: str, rows: Sequence[Row], alt: str | None, *, percent: bool = False) -> Chart | None:
+def _curves(name: str, rows: Sequence[Row], *, percent: bool = False) -> Chart | None:
     drawn = valued(rows)
     if not drawn:
         return None
-    chart = over_load(name, say(f"ttft_chart.{name}"), None, drawn, curves(drawn, linear(drawn, "value")), alt)
+    chart = over_load(name, say(f"ttft_chart.{name}"), None, drawn, curves(drawn, linear(drawn, "value")))
     for axis in (layer["encoding"].get("y", {}).get("axis") for layer in chart.spec["layer"] if percent):
         if axis:
             axis["format"] = ".2~%"  # a share may be far below one percent
