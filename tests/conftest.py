@@ -41,9 +41,7 @@ def port() -> int:
 @pytest.fixture(autouse=True)
 def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """No round of a test spends ten seconds on the ceiling of the client; a test that wants it sets it."""
-    from genreport import ceiling
-
-    monkeypatch.setattr(ceiling, "SECONDS", 0.0)
+    monkeypatch.setattr("genreport.runner.client_ceiling", lambda cores: None)
 
 
 @pytest.fixture(scope="session")

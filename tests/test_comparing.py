@@ -210,7 +210,7 @@ def test_a_level_of_another_shape_stands_beside_the_old_one_without_a_verdict(ro
 def test_levels_of_one_round_only_are_new_or_gone(rounds):
     found = rounds(old={"tests": (sweep(1, 2, requests=8),)}, new={"tests": (sweep(1, 4, requests=8),)})
     assert [level.state for level in found.levels] == ["matched", "new", "gone"]
-    assert value(found, found.level_count("new")) == value(found, found.level_count("gone")) == 1
+    assert value(found, f"{found.scope}.levels.new") == value(found, f"{found.scope}.levels.gone") == 1
     recomputes(found)
 
 

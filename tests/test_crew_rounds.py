@@ -11,6 +11,7 @@ import pytest
 
 from genreport import figures, rounds, runner
 from genreport.audit import audit
+from genreport.ceiling import client_ceiling
 from genreport.crew import Means
 from genreport.progress import JsonLines, Silent
 from genreport.publish import publish
@@ -96,6 +97,7 @@ def test_a_page_says_how_many_held_a_load_and_holds_them_against_as_many_ceiling
     port: int,
     monkeypatch,
 ) -> None:
+    monkeypatch.setattr("genreport.runner.client_ceiling", client_ceiling)
     monkeypatch.setattr("genreport.ceiling.SECONDS", 0.3)
     tests = [sweep(repeats=1), open_test(rates=[100], requests=20)]
     found = measured(with_workers(plan_of(tmp_path, engine(port), tests=tests)), tmp_path / "round")

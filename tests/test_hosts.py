@@ -18,6 +18,7 @@ import pytest
 
 from genreport import figures, rounds, wire
 from genreport.audit import audit
+from genreport.ceiling import client_ceiling
 from genreport.client import Clock
 from genreport.crew import Crew, hosts
 from genreport.errors import OptionError
@@ -149,6 +150,7 @@ def test_a_round_by_two_hosts_is_recorded_end_to_end(
     scheduler: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr("genreport.runner.client_ceiling", client_ceiling)
     monkeypatch.setattr("genreport.ceiling.SECONDS", 0.3)
     tests = [sweep(repeats=1), open_test(rates=[100], arrivals="constant", duration_s=0.2)]
     found = measured(plan_of(tmp_path, engine(port), tests=tests), tmp_path / "round", scheduler=scheduler)

@@ -207,17 +207,6 @@ class Ledger:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def ground(self, id: str) -> list[tuple[str, Source]]:
-        """Every source a figure rests on, its own and its inputs', as (figure id, source), nearest first."""
-        seen, queue, found = {id}, [id], []
-        while queue:
-            q = self._entries[queue.pop(0)]
-            found += [(q.id, source) for source in q.sources]
-            new = [i for i in q.input_ids() if i not in seen]
-            seen.update(new)
-            queue += new
-        return found
-
     def manifest(self, round_name: str, files: dict[str, dict], used: Iterable[str] | None = None) -> dict:
         """The whole ledger as plain data, with the hash and line count of each file it cites."""
         ids = list(self._entries) if used is None else list(used)

@@ -111,10 +111,6 @@ class Comparison:
         """Id of the number of compared figures with a verdict."""
         return f"{self.scope}.count.{verdict}"
 
-    def level_count(self, state: str) -> str:
-        """Id of the number of levels in a state."""
-        return f"{self.scope}.levels.{state}"
-
 
 def opened(
     new: str, old: str, *, names: Mapping[str, str] | None = None, noise: Noise | None = None, family: str = "all"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from genreport.comparing.environment import Conditions, Difference, compared, of_engine
 from genreport.errors import OptionError
@@ -183,8 +183,3 @@ def _match(
     )  # fmt: skip
     because = (*setting, *pair.blocks, *definition)
     return Match("different" if because else "matched", a, b, because, tuple(cautions))
-
-
-def failed(match: Match) -> Match:
-    """The match of a level at which nothing completed on one side."""
-    return replace(match, state="failed")

@@ -15,8 +15,8 @@ from scipy.special import stdtr, stdtrit
 # two-sided level of an interval, and of a difference after correction
 LEVEL = 0.95
 ALPHA = 0.05
-# standard normal quantile of the power at which the smallest detectable difference is stated
-POWER, POWER_Z = 0.8, 0.8416212335729143
+# standard normal quantile of the power, 80 %, at which the smallest detectable difference is stated
+POWER_Z = 0.8416212335729143
 # below this many repeats of a level there is no verdict
 FEWEST = 3
 
@@ -63,11 +63,6 @@ def freedom(old: Sequence[float], new: Sequence[float]) -> float:
 
 def _shares(old: Sequence[float], new: Sequence[float]) -> tuple[float, float]:
     return variance(np.log(old)) / len(old), variance(np.log(new)) / len(new)
-
-
-def welch(old: Sequence[float], new: Sequence[float]) -> Spread:
-    """Both rounds' repeats compared; at least two of each, not all equal."""
-    return Spread(float(np.log(geometric_ratio(old, new))), standard_error(old, new), freedom(old, new))
 
 
 def blocks(levels: Sequence[Spread]) -> Spread:

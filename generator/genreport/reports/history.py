@@ -39,10 +39,6 @@ class Entry:
     def name(self) -> str:
         return self.figures.round.name
 
-    @property
-    def nearest(self) -> Comparison | None:
-        return next(iter(self.comparisons), None)
-
 
 @dataclass(frozen=True)
 class Point:
