@@ -361,20 +361,12 @@ def _lowest(f: Callable[[float], float]) -> float:
 
 
 def crossings(c: np.ndarray, a: np.ndarray, b: np.ndarray) -> list[float]:
-    """Every load where two log–log polylines meet, by bisection inside each interval where they change order."""
-    c = np.log(np.asarray(c, float))
-    gap = np.log(np.asarray(a, float)) - np.log(np.asarray(b, float))
-    found = [float(np.exp(c[k])) for k in range(len(c)) if gap[k] == 0]
-    for k in range(len(c) - 1):
-        if gap[k] * gap[k + 1] < 0:
-            found.append(
-                float(np.exp(_bisect(lambda t, k=k: np.interp(t, c[k : k + 2], gap[k : k + 2]), c[k], c[k + 1])))
-            )
-    return sorted(found)
+    """Every load where two log–log polylines meet: where those of their logarithms do, linear in log C."""
+    return crossings_linear_logx(c, np.log(a), np.log(b))
 
 
 def crossings_linear_logx(c: np.ndarray, a: np.ndarray, b: np.ndarray) -> list[float]:
-    """As `crossings`, for curves linear in log C (shares such as MBU and MFU)."""
+    """Every load where curves linear in log C meet (shares such as MBU and MFU), by bisection where they change order."""
     x, gap = np.log(np.asarray(c, float)), np.asarray(a, float) - np.asarray(b, float)
     found = [float(np.exp(x[k])) for k in range(len(x)) if gap[k] == 0]
     for k in range(len(x) - 1):
@@ -586,7 +578,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "max": np.max, "median": lambda x: percentile(x, 50), "abs": np.abs, "sqrt": np.sqrt, "log": np.log, "exp": np.exp,
     "diff": np.diff, "repeat": np.repeat, "prod": np.prod, "where": np.where, "time_mean": time_mean, "rayleigh": rayleigh,
     "number": number, "usl": usl, "knee": knee, "crossings": crossings, "loglog_at": loglog_at,
-    "crossings_linear_logx": crossings_linear_logx, "len": len, "float": float, "held": held,
+    "crossings_linear_logx": crossings_linear_logx, "float": float, "held": held,
     "histogram_percentile": histogram_percentile, "histogram_width": histogram_width, "agreement": agreement,
     "front_crossings": front_crossings, "variance": variance, "t_tail": t_tail, "t_quantile": t_quantile,
     "adjusted": adjusted, "bootstrap_error": bootstrap_error, "since": since, "bin_middle": bin_middle,
