@@ -113,6 +113,7 @@ class Comparer:
     def __init__(self, book: Book, old: Ledger, round_name: str, seal: str, slug: str) -> None:
         self.book, self.old, self.round_name, self.seal = book, old, round_name, seal
         self.scope, self.prefix = f"against.{slug}", f"other.{slug}"
+        self.adjusted: dict[float, float] = {}  # every p of the family -> its own after correction
 
     def value(self, id: str) -> float | tuple[float, ...] | None:
         return self.book.value(id)
@@ -150,6 +151,8 @@ class Comparer:
         family = f"{self.scope}.family"
         ids = self.book.observed(f"{scope}.p" for scope in scopes)
         self.book.derive(f"{family}.p", "1", "p", lambda p: p, n=len(ids), carry=False, p=ids)
+        p = self.book.value(f"{family}.p")
+        self.adjusted = dict(zip(p, statistics.adjusted(p), strict=True))
         self.book.derive(f"{family}.size", "count", "count(family)", lambda family: len(family), family=f"{family}.p")
         self.book.derive(f"{family}.significant", "count", SIGNIFICANT,
                          lambda family: np.sum(statistics.adjusted(family) <= ALPHA), family=f"{family}.p")  # fmt: skip
@@ -159,8 +162,8 @@ class Comparer:
 
     def correct(self, scope: str) -> None:
         """The p of one figure after Benjamini–Hochberg over the family."""
-        self.book.derive(f"{scope}.q", "1", Q, lambda p, family: statistics.adjusted(family)[list(family).index(p)],
-                         p=f"{scope}.p", family=f"{self.scope}.family.p")  # fmt: skip
+        self.book.derive(f"{scope}.q", "1", Q, lambda p, family: self.adjusted[p], p=f"{scope}.p",
+                         family=f"{self.scope}.family.p")  # fmt: skip
 
     # ------------------------------------------------------------------------------------------- the margin
 
