@@ -8,9 +8,8 @@ import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial, reduce
-from itertools import repeat
-from operator import add
+from functools import partial
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
 
@@ -302,7 +301,7 @@ class Session:
 
     @staticmethod
     def _joined(parts: list[Any]) -> list[int] | str:
-        return " ".join(parts) if isinstance(parts[0], str) else reduce(add, parts)
+        return " ".join(parts) if isinstance(parts[0], str) else list(chain.from_iterable(parts))
 
     async def _scrape(self, writer: LevelWriter, file: str, moment: str, clock: Clock, remarks: list[str]) -> int:
         """Waits until the server is idle and writes its counters; returns when they were read."""
