@@ -87,6 +87,13 @@ def test_a_round_changed_after_sealing_is_not_built_and_the_old_site_stays(round
     assert (site / "index.html").read_text() == "old"
 
 
+@pytest.mark.parametrize("command", ["build", "serve"])
+def test_a_round_named_twice_is_one_clear_line(round_path, command):
+    again = str(round_path / ".." / round_path.name)
+    said = one_line(command, str(round_path), again, "--against", "runs/other", code=2)
+    assert "composed is named twice; name each round once" in said
+
+
 def test_an_absent_round_to_compare_with_is_one_clear_line(round_path):
     assert "runs/other: no such round" in one_line("build", str(round_path), "--against", "runs/other")
 

@@ -84,7 +84,11 @@ def publish(paths: Sequence[Path], target: Path, given: Sequence[Limit] = (), co
 
 
 def _opened(paths: Sequence[Path], compared: Against) -> dict[Path, Round]:
-    """Every round of the site once, by its path; those that are compared must be sealed."""
+    """Every round of the site, by its path; those that are compared must be sealed, and none be named twice."""
+    named = [path.resolve() for path in paths]
+    twice = next((path for path in named if named.count(path) > 1), None)
+    if twice:
+        raise OptionError(f"{twice.name} is named twice", cure="name each round once")
     pairs = [tuple(path.resolve() for path in pair) for pair in compared.pairs]
     for later, earlier in pairs:
         if later == earlier:
@@ -92,8 +96,6 @@ def _opened(paths: Sequence[Path], compared: Against) -> dict[Path, Round]:
             raise OptionError(what, where="--against", cure="name another round")
     sealed_ones = {path for pair in pairs for path in pair}
     wanted = {path.resolve(): path for path in (*paths, *(earlier for _, earlier in compared.pairs))}
-    if len(wanted) < len(paths):  # named twice: `site` says so
-        return {Path(str(k)): verified(path) for k, path in enumerate(paths)}
     return {key: (sealed if key in sealed_ones else verified)(path) for key, path in wanted.items()}
 
 
