@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from html import escape
 from typing import Any
 from urllib.parse import quote
@@ -89,13 +90,16 @@ class _Appendix:
 
     def __init__(self, figures: Figures, printer: Printer) -> None:
         self.figures, self.printer = figures, printer
-        self.ids: list[str] = []
+
+    @cached_property
+    def ids(self) -> list[str]:
+        """Every figure that was printed and all that it rests on, in the order of the ledger."""
+        wanted = _closure(self.figures.ledger, self.printer.printed)
+        return [q.id for q in self.figures.ledger if q.id in wanted]
 
     def entries(self) -> Markup:
-        """Every figure that was printed and all that it rests on, in the order of the ledger."""
+        """The derivation of each."""
         ledger = self.figures.ledger
-        wanted = _closure(ledger, self.printer.printed)
-        self.ids = [q.id for q in ledger if q.id in wanted]
         listed = {file: Listed(file, sha256, 0, 0) for file, sha256, _ in self.files()}
         return Markup("\n".join(_without_site(entry(ledger[id], ledger, listed)) for id in self.ids))
 
