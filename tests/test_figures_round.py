@@ -274,6 +274,24 @@ def test_a_counter_that_fell_gives_no_delta(tmp_path: Path) -> None:
     assert "fell" in q.reason
 
 
+def test_a_scrape_is_unpacked_once_however_many_figures_stand_on_it(tmp_path: Path, monkeypatch) -> None:
+    asked = []
+    text = Round.text
+    monkeypatch.setattr(Round, "text", lambda self, file: asked.append(file) or text(self, file))
+    compute(compose_round(tmp_path / "round", tests=[sweep(1)], repeats=2))
+    scrapes = [file for file in asked if file.endswith("before.prom.gz")]
+    assert len(scrapes) == len(set(scrapes)) == len(ENGINES) * 2
+
+
+def test_a_damaged_log_leaves_its_figures_without_a_value(tmp_path: Path) -> None:
+    found = compose_round(tmp_path / "round", tests=[sweep(1)], repeats=1)
+    for name in ("engine.log.gz", "before.prom.gz"):
+        next(found.path.glob(f"levels/*/{VLLM.id}/c1/r1/{name}")).write_bytes(b"no gzip")
+    figures = compute(Round(found.path))
+    for figure in ("logged_iterations", "queue.buckets", "prefix_hits"):
+        assert figures.ledger[f"concurrency.{VLLM.id}.c1.{figure}"].missing
+
+
 def test_counters_of_several_label_sets_are_summed_over_their_lines(whole: Figures) -> None:
     (source,) = whole.ledger[f"{L}.r1.engine_requests.after"].sources
     assert isinstance(source, Lines)

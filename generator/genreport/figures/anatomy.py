@@ -7,12 +7,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from genreport.errors import RoundError
 from genreport.figures import histograms
 from genreport.figures.book import Absent, Book
 from genreport.figures.layout import LevelView
 from genreport.provenance import Lines
-from genreport.rounds import ENGINE_LOG, Level, Round
+from genreport.rounds import ENGINE_LOG, Level
 from genreport.words import say
 
 PHASES = ("queue", "prefill", "decode")
@@ -138,7 +137,7 @@ def _mixed(book: Book, level: LevelView, kind: str) -> None:
 def _iterations(book: Book, scope: str, files: Level, completed: bool) -> None:
     """Lines of the repeat's part of the log that tell of an iteration at work, and those of a mixed one."""
     file = files.file(ENGINE_LOG)
-    lines = _lines(book.round, file)
+    lines = book.lines(file)
     found = [(k, line) for k, line in enumerate(lines, 1) if re.search(ITERATION, line)]
     for name, pattern in (("logged_iterations", ITERATION), ("mixed_iterations", MIXED)):
         if file is None or not found:
@@ -149,13 +148,6 @@ def _iterations(book: Book, scope: str, files: Level, completed: bool) -> None:
         count = sum(1 for _, line in found if re.search(pattern, line))
         source = Lines(file, found[0][0], found[-1][0], pattern, count)
         book.enter(f"{scope}.{name}", count, "count", "count(matches)", source, n=len(found))
-
-
-def _lines(round: Round, file: str | None) -> list[str]:
-    try:
-        return round.text(file).split("\n") if file else []
-    except (RoundError, OSError, EOFError):
-        return []
 
 
 def _bound(book: Book, level: LevelView) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from genreport.errors import RoundError
 from genreport.figures import pointers
 from genreport.provenance import Ledger, Line, Pointer, Quantity, Source, values
 from genreport.rounds import Round
@@ -31,6 +32,7 @@ class Book:
     def __init__(self, round: Round, ledger: Ledger | None = None) -> None:
         self.round, self.ledger = round, Ledger() if ledger is None else ledger
         self._json = lru_cache(maxsize=8)(self._read_json)
+        self._lines = lru_cache(maxsize=8)(lambda file: round.text(file).split("\n"))
 
     def __getitem__(self, id: str) -> Quantity:
         return self.ledger[id]
@@ -137,6 +139,13 @@ class Book:
     def _read_json(self, file: str) -> tuple[Any, dict[str, int]]:
         text = self.round.text(file)
         return json.loads(text), pointers.lines_of(text)
+
+    def lines(self, file: str | None) -> list[str]:
+        """A file's lines, as the places in it count them; none where there is no such file, or none that can be read."""
+        try:
+            return self._lines(file) if file else []
+        except RoundError:
+            return []
 
     def stated(self, id: str, unit: str, file: str | None, fact: Fact | None, reason: str) -> Quantity:
         """A figure that one line of a start-up log states."""

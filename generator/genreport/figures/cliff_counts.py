@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 
-from genreport.errors import RoundError
 from genreport.figures import capacity
 from genreport.figures.book import Absent, Book
 from genreport.figures.layout import LevelView
 from genreport.provenance import Line, Lines
-from genreport.rounds import BEFORE, ENGINE_LOG, Level, Round
+from genreport.rounds import BEFORE, ENGINE_LOG, Level
 from genreport.words import say
 
 _STEP = r"Iteration\(\d+\): \d+ context requests, "
@@ -98,7 +97,7 @@ def _by_log(book: Book, level: LevelView) -> None:
 
 def _logged(book: Book, scope: str, repeat: Level) -> None:
     file = repeat.file(ENGINE_LOG)
-    lines = _lines(book.round, file)
+    lines = book.lines(file)
     for name, (pattern, unit) in LOGGED.items():
         search = re.compile(pattern).search
         found = [(k, float(match[1])) for k, line in enumerate(lines, 1) if (match := search(line))]
@@ -131,7 +130,7 @@ def _beyond(tokens: float, prompt: float, output: float, failed: float) -> float
 def _blocks(book: Book, level: LevelView, kind: str, pool: str) -> None:
     """How many sequences fit at full length in whole blocks; vLLM keeps one block of the pool for itself."""
     id, file = f"{level.id}.cliff", level.repeats[0].file(BEFORE) if kind == "vllm" else None
-    lines = _lines(book.round, file)
+    lines = book.lines(file)
     found = [(k, match) for k, line in enumerate(lines, 1) if (match := re.search(BLOCK, line))]
     if file is not None and found:
         line, match = found[0]
@@ -145,13 +144,6 @@ def _blocks(book: Book, level: LevelView, kind: str, pool: str) -> None:
 def in_blocks(pool: float, block: float, input: float, output: float) -> float:
     """Sequences that whole blocks hold at full length, one block left out."""
     return (pool / block - 1) // -(-(input + output) // block)
-
-
-def _lines(round: Round, file: str | None) -> list[str]:
-    try:
-        return round.text(file).split("\n") if file else []
-    except (RoundError, OSError, EOFError):
-        return []
 
 
 # ------------------------------------------------------------------------------------- the wait

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from genreport.errors import RoundError
 from genreport.figures.book import Absent, Book
 from genreport.figures.layout import LevelView
 from genreport.provenance import Line, Lines, Source
-from genreport.rounds import AFTER, BEFORE, Level, Round
+from genreport.rounds import AFTER, BEFORE, Level
 from genreport.words import say
 
 # how the name of a file of chats ends
@@ -87,12 +87,12 @@ class Reading:
     source: Source
 
 
-def reading(text: str, file: str, names: tuple[str, ...]) -> Reading | None:
+def reading(scrape: Sequence[str], file: str, names: tuple[str, ...]) -> Reading | None:
     """The first of the names that the scrape has; `None` where it has none."""
     for name in names:
         pattern = rf"^{re.escape(name)}(?:\{{.*\}})?\s+(\S+)"
         search = re.compile(pattern).search
-        lines = ((k, line) for k, line in enumerate(text.split("\n"), 1) if line.startswith(name))
+        lines = ((k, line) for k, line in enumerate(scrape, 1) if line.startswith(name))
         found = [(k, match[1]) for k, line in lines if (match := search(line))]
         if found:
             return _reading(file, pattern, found)
@@ -124,11 +124,11 @@ def enter(book: Book, level: LevelView, kind: str) -> None:
 
 
 def _repeat(book: Book, scope: str, files: Level, known: dict[str, tuple[str, ...]]) -> None:
-    scrapes = {moment: _scrape(book.round, files.file(name)) for moment, name in (("before", BEFORE), ("after", AFTER))}
+    scrapes = {moment: files.file(name) for moment, name in (("before", BEFORE), ("after", AFTER))}
     for figure, names in known.items():
         unit = UNITS.get(figure, "count")
-        for moment, (file, text) in scrapes.items():
-            _moment(book, f"{scope}.{figure}.{moment}", unit, file, text, names)
+        for moment, file in scrapes.items():
+            _moment(book, f"{scope}.{figure}.{moment}", unit, file, names)
         if figure not in AVERAGES:
             book.derive(f"{scope}.{figure}", unit, "after - before", _delta,
                         after=f"{scope}.{figure}.after", before=f"{scope}.{figure}.before")  # fmt: skip
@@ -141,18 +141,12 @@ def _repeat(book: Book, scope: str, files: Level, known: dict[str, tuple[str, ..
                     decodes_after=f"{scope}.iterations.after", decodes_before=f"{scope}.iterations.before")  # fmt: skip
 
 
-def _scrape(round: Round, file: str | None) -> tuple[str | None, str]:
-    try:
-        return file, round.text(file) if file else ""
-    except (RoundError, OSError, EOFError):
-        return None, ""
-
-
-def _moment(book: Book, id: str, unit: str, file: str | None, text: str, names: tuple[str, ...]) -> None:
-    found = reading(text, file, names) if file else None
+def _moment(book: Book, id: str, unit: str, file: str | None, names: tuple[str, ...]) -> None:
+    scrape = book.lines(file)
+    found = reading(scrape, file, names) if scrape else None
     formula = "sum(matches)" if found and isinstance(found.source, Lines) else "number(line)"
     if found is None:
-        why = say("missing.no_counter", name=names[0]) if file else say("missing.no_scrape")
+        why = say("missing.no_counter", name=names[0]) if scrape else say("missing.no_scrape")
         book.missing(id, unit, formula, why)
     else:
         book.enter(id, found.value, unit, formula, found.source)

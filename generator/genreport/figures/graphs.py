@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import re
 
-from genreport.errors import RoundError
 from genreport.figures.book import Absent, Book
 from genreport.figures.layout import LevelView
 from genreport.provenance import Line
-from genreport.rounds import ENGINE_LOG, Level, Round
+from genreport.rounds import ENGINE_LOG, Level
 from genreport.words import say
 
 REUSED = r"\bgraphs reused\s*=\s*(\d+)"
@@ -44,7 +43,7 @@ def enter(book: Book, level: LevelView, kind: str) -> None:
 
 
 def _repeat(book: Book, scope: str, files: Level) -> None:
-    found, why = _edges(book.round, files.file(ENGINE_LOG))
+    found, why = _edges(book, files.file(ENGINE_LOG))
     for edge, name in EDGES.items():
         unit = "tokens" if edge == "tokens" else "count"
         if why:
@@ -73,9 +72,9 @@ def steps_after(iterations: float, tokens: float) -> float:
     return iterations - tokens
 
 
-def _edges(round: Round, file: str | None) -> tuple[dict[str, tuple[float, Line]], str | None]:
+def _edges(book: Book, file: str | None) -> tuple[dict[str, tuple[float, Line]], str | None]:
     """The totals at the first and the last answer and the first answer's tokens; else why there are none."""
-    lines = _lines(round, file)
+    lines = book.lines(file)
     totals = [k for k, line in enumerate(lines, 1) if re.search(REUSED, line)]
     if file is None or not totals:
         return {}, say("missing.no_log" if file is None else "missing.no_graphs_in_log")
@@ -88,10 +87,3 @@ def _edges(round: Round, file: str | None) -> tuple[dict[str, tuple[float, Line]
 
 def _read(file: str, lines: list[str], line: int, pattern: str) -> tuple[float, Line]:
     return float(re.search(pattern, lines[line - 1])[1]), Line(file, line, pattern)
-
-
-def _lines(round: Round, file: str | None) -> list[str]:
-    try:
-        return round.text(file).split("\n") if file else []
-    except (RoundError, OSError, EOFError):
-        return []

@@ -9,12 +9,11 @@ from itertools import pairwise
 
 import numpy as np
 
-from genreport.errors import RoundError
 from genreport.figures.book import Absent, Book
 from genreport.figures.latency import few
 from genreport.figures.layout import LevelView
 from genreport.provenance import Lines
-from genreport.rounds import AFTER, BEFORE, Round
+from genreport.rounds import AFTER, BEFORE
 from genreport.words import say
 
 PERCENTILES = (50, 90, 99)
@@ -35,10 +34,10 @@ def patterns(name: str) -> tuple[str, str]:
     return rf'{start}(?:.*,)?le="(?!\+Inf")([^"]+)"', rf"{start}.*\}}\s+(\S+)"
 
 
-def read(text: str, name: str) -> Buckets:
-    """The histogram of that name; `Absent` where a scrape has none or, as with several label sets, no single one."""
+def read(scrape: Sequence[str], name: str) -> Buckets:
+    """The histogram of that name in a scrape's lines; `Absent` where there is none or, as with label sets, no single one."""
     start = f"{name}_bucket{{"
-    lines = [(k, line) for k, line in enumerate(text.split("\n"), 1) if line.startswith(start)]
+    lines = [(k, line) for k, line in enumerate(scrape, 1) if line.startswith(start)]
     if not lines:
         raise Absent(say("missing.no_histogram", name=name))
     try:
@@ -85,7 +84,7 @@ def enter_buckets(book: Book, level: LevelView, figure: str, name: str, unit: st
 def _moment(book: Book, id: str, moment: str, file: str | None, name: str, unit: str) -> None:
     counts, bounds = f"{id}.buckets.{moment}", f"{id}.bounds"
     try:
-        found = read(_text(book.round, file), name)
+        found = read(_scrape(book, file), name)
     except Absent as absent:
         book.missing(counts, "count", "matches", str(absent))
         if moment == "after":
@@ -97,13 +96,11 @@ def _moment(book: Book, id: str, moment: str, file: str | None, name: str, unit:
         book.enter(bounds, found.bounds, unit, "matches", Lines(file, *found.lines, limits, len(found.bounds)))
 
 
-def _text(round: Round, file: str | None) -> str:
-    try:
-        if file is not None:
-            return round.text(file)
-    except (RoundError, OSError, EOFError):
-        pass
-    raise Absent(say("missing.no_scrape"))
+def _scrape(book: Book, file: str | None) -> list[str]:
+    lines = book.lines(file)
+    if not lines:
+        raise Absent(say("missing.no_scrape"))
+    return lines
 
 
 def _delta(after: np.ndarray, before: np.ndarray) -> np.ndarray:

@@ -11,13 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from genreport.errors import RoundError
 from genreport.figures.book import Book
 from genreport.figures.frames import Table
 from genreport.figures.layout import LevelView
 from genreport.figures.samples import time_mean
 from genreport.provenance import Lines
-from genreport.rounds import GPU, Level, Round
+from genreport.rounds import GPU, Level
 from genreport.words import say
 
 # fields of a line between a GPU's index and the one meant: power, clocks of SMs and memory, temperature, two uses, memory
@@ -132,7 +131,7 @@ def _none(book: Book, id: str) -> None:
 
 def _gpus(book: Book, scope: str, files: Level, rows: Table) -> list[str]:
     """Enters the figures of each GPU in one repeat; their scopes."""
-    window = _window(book.round, files.file(GPU), rows)
+    window = _window(book, files.file(GPU), rows)
     if window is None:
         return []
     found = sorted({int(m[1]) for text in window.texts if (m := re.match(r"\d+,\s*(\d{1,4}),", text))})
@@ -141,15 +140,12 @@ def _gpus(book: Book, scope: str, files: Level, rows: Table) -> list[str]:
     return [f"{scope}.gpu{gpu}" for gpu in found]
 
 
-def _window(round: Round, file: str | None, rows: Table) -> _Window | None:
+def _window(book: Book, file: str | None, rows: Table) -> _Window | None:
     """The stretch of lines between the first start and the last text event."""
     if file is None or not len(rows):
         return None
     low, high = rows.start_s.values.min(), rows.last_text_s.values.max()
-    try:
-        lines = round.text(file).split("\n")
-    except (RoundError, OSError):
-        return None
+    lines = book.lines(file)
     stamps = [(k, int(m[1]) / 1e6) for k, line in enumerate(lines) if (m := re.match(r"(\d{1,15}),", line))]
     inside = [k for k, t in stamps if low <= t <= high]
     return _Window(file, tuple(lines[inside[0] : inside[-1] + 1]), inside[0] + 1) if inside else None
