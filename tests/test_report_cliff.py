@@ -286,17 +286,17 @@ def test_failed_requests_leave_no_count_of_tokens_computed_twice(tmp_path):
 )
 def test_the_wait_is_told_by_its_larger_part(tmp_path, queue, prefill, said):
     figures = compute(with_times(composed(tmp_path), queue, prefill))
-    assert value(figures, f"{L}.cliff.queue_mean") == pytest.approx(queue)
-    assert value(figures, f"{L}.cliff.rest_mean") == pytest.approx(value(figures, f"{L}.ttft.mean") - queue - prefill)
+    assert value(figures, f"{L}.queue.mean") == pytest.approx(queue)
+    assert value(figures, f"{L}.front_end") == pytest.approx(value(figures, f"{L}.ttft.mean") - queue - prefill)
     assert said in text_of(figures.round).replace("\u202f", " ")
 
 
 def test_llamacpp_queues_by_littles_law_and_states_its_prefill(tmp_path):
     figures = compute(composed(tmp_path, engines=(LLAMA,)))
     id = "cliff.llamacpp-q4.long"
-    assert value(figures, f"{id}.cliff.prefill_mean") == value(figures, f"{id}.prefill_stated.mean")
-    assert value(figures, f"{id}.cliff.queue_mean") == 0
-    assert "by_little" in figures.ledger[f"{id}.cliff.queue_mean"].notes
+    assert value(figures, f"{id}.prefill.mean") == value(figures, f"{id}.prefill_stated.mean")
+    assert value(figures, f"{id}.queue.mean") == 0
+    assert "by_little" in figures.ledger[f"{id}.queue.mean"].notes
     assert figures.ledger[f"{id}.cliff.recomputed_by_log"].missing
     assert "--parallel" in text_of(figures.round)
 

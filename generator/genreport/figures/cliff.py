@@ -121,8 +121,8 @@ def _against(book: Book, long: LevelView, normal: LevelView) -> None:
     book.derive(f"{scope}.ttft_beyond_prompt", "ratio", "ttft / prompt", lambda ttft, prompt: ttft / prompt,
                 ttft=f"{scope}.ttft_p50", prompt=f"{scope}.prompt")  # fmt: skip
     book.derive(f"{scope}.ttft_beyond_prefill", "ratio", BEYOND, beyond_prefill, long=f"{long.id}.ttft.mean",
-                normal=f"{normal.id}.ttft.mean", prefill=f"{long.id}.cliff.prefill_mean",
-                prefill_normal=f"{normal.id}.cliff.prefill_mean")  # fmt: skip
+                normal=f"{normal.id}.ttft.mean", prefill=f"{long.id}.prefill.mean",
+                prefill_normal=f"{normal.id}.prefill.mean")  # fmt: skip
 
 
 def beyond_prefill(long: float, normal: float, prefill: float, prefill_normal: float) -> float:

@@ -29,7 +29,7 @@ def enter(book: Book, level: LevelView, kind: str, pool: str) -> None:
     _preemptions(book, level.id)
     _computed_twice(book, level, kind)
     _blocks(book, level, kind, pool)
-    _wait(book, level.id, kind)
+    _wait(book, level.id)
 
 
 # ------------------------------------------------------------------------------------- preemptions
@@ -149,27 +149,10 @@ def in_blocks(pool: float, block: float, input: float, output: float) -> float:
 # ------------------------------------------------------------------------------------- the wait
 
 
-def _wait(book: Book, id: str, kind: str) -> None:
-    """Mean TTFT as the client saw it, less what the engine says of its queue and its prefill."""
-    for phase in ("queue", "prefill"):
-        _phase(book, id, kind, phase)
-    parts = {phase: f"{id}.cliff.{phase}_mean" for phase in ("queue", "prefill")}
-    book.derive(f"{id}.cliff.rest_mean", "s", "ttft - queue - prefill", lambda ttft, queue, prefill: (
-        ttft - queue - prefill), ttft=f"{id}.ttft.mean", **parts)  # fmt: skip
+def _wait(book: Book, id: str) -> None:
+    """What of the mean TTFT is queue, and what faster prefill would save; the parts are `anatomy`'s."""
     book.derive(f"{id}.cliff.queue_share", "share", "queue / ttft", lambda queue, ttft: queue / ttft,
-                queue=parts["queue"], ttft=f"{id}.ttft.mean")  # fmt: skip
-    book.derive(f"{id}.cliff.prefill_half", "s", "prefill / 2", lambda prefill: prefill / 2, prefill=parts["prefill"])
-
-
-def _phase(book: Book, id: str, kind: str, phase: str) -> None:
-    """By the engine's histogram, for llama.cpp's queue by Little's law, else as the answers themselves state it."""
-    mean = f"{id}.cliff.{phase}_mean"
-    if kind == "llamacpp" and phase == "queue":
-        book.derive(mean, "s", "waiting / rate", lambda waiting, rate: waiting / rate, notes=("by_little",),
-                    waiting=f"{id}.waiting.mean", rate=f"{id}.request_throughput")  # fmt: skip
-    elif f"{id}.{phase}_requests" in book.ledger and book.value(f"{id}.{phase}_requests"):
-        book.derive(mean, "s", "time / requests", lambda time, requests: time / requests,
-                    time=f"{id}.{phase}_time", requests=f"{id}.{phase}_requests")  # fmt: skip
-    else:
-        stated = f"{id}.{phase}_stated.mean"
-        book.derive(mean, "s", "stated", lambda stated: stated, n=book[stated].n, stated=stated)
+                queue=f"{id}.queue.mean", ttft=f"{id}.ttft.mean")  # fmt: skip
+    book.derive(
+        f"{id}.cliff.prefill_half", "s", "prefill / 2", lambda prefill: prefill / 2, prefill=f"{id}.prefill.mean"
+    )

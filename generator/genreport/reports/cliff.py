@@ -210,7 +210,7 @@ class _Teller:
         return "agree" if log == counter else "disagree"
 
     def wait(self) -> str:
-        queue, prefill = self.of("cliff.queue_mean", "cliff.prefill_mean")
+        queue, prefill = self.of("queue.mean", "prefill.mean")
         if queue is None or prefill is None:
             return "unknown"
         return "queue" if queue > prefill else "prefill"
