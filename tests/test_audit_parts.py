@@ -64,7 +64,7 @@ def manifest(filled: Ledger, folder: Path = Path()) -> Manifest:
 def test_an_entry_says_what_the_manifest_says(id):
     filled = ledger()
     known = manifest(filled)
-    markup = f"<main>{derivations.entry(filled[id], filled, LISTED)}</main>"
+    markup = f"<main>{derivations.entry(filled[id], filled, derivations.Links(LISTED))}</main>"
     assert difference(read(markup).words, entry(known.figures[id], known)) is None
 
 
@@ -89,7 +89,7 @@ def test_an_entry_says_what_the_manifest_says(id):
 def test_a_digit_changed_anywhere_in_an_entry_is_noticed(id, old, new):
     filled = ledger()
     known = manifest(filled)
-    markup = derivations.entry(filled[id], filled, LISTED)
+    markup = derivations.entry(filled[id], filled, derivations.Links(LISTED))
     assert old in markup
     markup = f"<main>{markup.replace(old, new, 1)}</main>"
     assert difference(read(markup).words, entry(known.figures[id], known)) is not None

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from genreport.provenance import Ledger, Line, Lines, Pointer, Quantity, Rows, Samples
-from genreport.site.derivations import entry, plain, write_derivations
+from genreport.site.derivations import Links, entry, plain, write_derivations
 from genreport.site.listings import Listed
 
 TEMPLATES = Path(__file__).parents[1] / "templates"
@@ -36,7 +36,7 @@ def quantity(id="t.e.c1.ttft.p50", value=0.0141234567890123, **more) -> Quantity
 
 
 def markup(q: Quantity, *others: Quantity) -> str:
-    return entry(q, ledger(*others, q), LISTED)
+    return entry(q, ledger(*others, q), Links(LISTED))
 
 
 def test_a_value_is_shown_unrounded():

@@ -367,7 +367,7 @@ def _words(text: str) -> set[str]:
 
 def test_the_words_of_a_derivation_are_of_the_catalogue(figures):
     for q in figures.ledger:
-        markup = derivations.entry(q, figures.ledger, {})
+        markup = derivations.entry(q, figures.ledger, derivations.Links({}))
         own = re.findall(r"<(?:th|summary|small)[^>]*>(.*?)</(?:th|summary|small)>", markup)
         assert not [text for text in own if outside(text).strip()], markup
 

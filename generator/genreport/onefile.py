@@ -25,7 +25,7 @@ from genreport.reports import Page
 from genreport.rounds import Round
 from genreport.site import resources
 from genreport.site.bundle import svg
-from genreport.site.derivations import entry
+from genreport.site.derivations import Links, entry
 from genreport.site.listings import Listed
 from genreport.words import templates_folder
 
@@ -85,6 +85,28 @@ def _picture(chart: Chart) -> str:
     return re.sub(r'(?:xlink:)?href="[^"#]*#', 'href="#', drawn)
 
 
+class _Inside(Links):
+    """Inputs lead into the same file; lines, other rounds and the manifest are named, and their hashes stand at its end."""
+
+    def here(self, id: str) -> str:
+        return ""
+
+    def number(self, id: str, text: str) -> str:
+        return text
+
+    def figure(self, id: str) -> str:
+        return f'<a href="#{quote(id)}">{escape(id, quote=False)}</a>'
+
+    def page(self, href: str, text: str) -> str:
+        return text
+
+    def request(self, file: str, line: int) -> str:
+        return ""
+
+    def digest(self, sha256: str) -> str:
+        return f'<code class="n">{sha256[:8]}</code>'
+
+
 class _Appendix:
     """The derivations of what a page printed; to be asked for once all of it is printed."""
 
@@ -100,8 +122,8 @@ class _Appendix:
     def entries(self) -> Markup:
         """The derivation of each."""
         ledger = self.figures.ledger
-        listed = {file: Listed(file, sha256, 0, 0) for file, sha256, _ in self.files()}
-        return Markup("\n".join(_without_site(entry(ledger[id], ledger, listed)) for id in self.ids))
+        links = _Inside({file: Listed(file, sha256, 0, 0) for file, sha256, _ in self.files()})
+        return Markup("\n".join(entry(ledger[id], ledger, links) for id in self.ids))
 
     def files(self) -> list[tuple[str, str, str]]:
         """The files that these derivations name: path in the round, SHA-256 as stored, number of lines."""
@@ -123,16 +145,6 @@ def _fact(round: Round, file: str) -> tuple[str, str, str]:
     data = round.unpacked(file)
     lines = data.count(b"\n") + (not data.endswith(b"\n") if data else 0)
     return file, round.digest(file).sha256, f"{lines:,}"
-
-
-def _without_site(markup: str) -> str:
-    """A derivation whose inputs lead into the same file and whose places in files are text; `<` in it is always markup."""
-    markup = re.sub(r'<a href="#[^"]*">#</a> ', "", markup)
-    markup = re.sub(r'<a class="gr-num"[^>]*>(.*?)</a>', r"\1", markup)
-    markup = re.sub(r'<a href="\.\./figures/[^"#]*#([^"]*)">', r'<a href="#\1">', markup)
-    markup = re.sub(r' <a href="[^"]*#request-L\d+">.*?</a>', "", markup)
-    markup = re.sub(r'<a href="\.\./[^"]*">(.*?)</a>', r"\1", markup)
-    return re.sub(r' title="sha256 \w*"', "", markup)
 
 
 def _style() -> Markup:

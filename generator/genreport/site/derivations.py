@@ -42,10 +42,10 @@ def write_derivations(round_name: str, ledger: Ledger, listed: Iterable[Listed],
     groups: dict[str, list[Quantity]] = {}
     for q in ledger:
         groups.setdefault(derivation_group(q.id), []).append(q)
-    known = {found.file: found for found in listed}
+    links = Links({found.file: found for found in listed})
     (folder / FIGURES).mkdir(parents=True, exist_ok=True)
     for group, quantities in groups.items():
-        entries = "\n".join(entry(q, ledger, known) for q in quantities)
+        entries = "\n".join(entry(q, ledger, links) for q in quantities)
         _write(round_name, folder, templates, f"{group}.html", group, len(quantities), entries, "derivations")
     pages = [list(groups)[first : first + GROUPS] for first in range(0, max(1, len(groups)), GROUPS)]
     for page, names in enumerate(pages):
@@ -93,39 +93,66 @@ def _page_of(id: str) -> str:
     return derivation_href(id).removeprefix(f"{FIGURES}/").partition("#")[0]
 
 
-def entry(q: Quantity, ledger: Ledger, listed: Mapping[str, Listed]) -> str:
+class Links:
+    """Where an entry leads in a site: to itself, to the entries of its inputs, to the lines and requests it rests on."""
+
+    def __init__(self, listed: Mapping[str, Listed]) -> None:
+        self.listed = listed
+
+    def here(self, id: str) -> str:
+        return f'<a href="#{_attr(id)}">#</a> '
+
+    def number(self, id: str, text: str) -> str:
+        return f'<a class="gr-num" data-id="{_attr(id)}" href="#{_attr(id)}">{text}</a>'
+
+    def figure(self, id: str) -> str:
+        return self.page(derivation_href(id), _esc(id))
+
+    def page(self, href: str, text: str) -> str:
+        """Something beside the figures' folder."""
+        return f'<a href="{_attr(HOME + href)}">{text}</a>'
+
+    def line(self, file: str, line: int | None, text: str) -> str:
+        return self.page(self._href(file, line), text)
+
+    def request(self, file: str, line: int) -> str:
+        return " " + self.page(self._href(file, line).replace("#L", "#request-L"), _esc(say("card.timeline")))
+
+    def digest(self, sha256: str) -> str:
+        """The beginning of a hash, with all of it at hand."""
+        return f'<code class="n" title="sha256 {sha256}">{sha256[:8]}</code>'
+
+    def _href(self, file: str, line: int | None) -> str:
+        return listing_href(file, line, self.listed[file].pages if file in self.listed else (1,))
+
+
+def entry(q: Quantity, ledger: Ledger, links: Links) -> str:
     """One figure as markup: only its value is audited as a number, all else repeats the manifest (`gr-def`)."""
     rows = [
         ("derivation.formula", f"<code>{_esc(q.formula)}</code>{_columns(q)}" if q.formula else ""),
-        ("derivation.inputs", _inputs(q, ledger)),
-        ("derivation.read_from", _list([_source(source, listed) for source in q.sources])),
+        ("derivation.inputs", _inputs(q, ledger, links)),
+        ("derivation.read_from", _list([_source(source, links) for source in q.sources], links)),
         ("derivation.notes", _esc(", ".join(q.notes))),
     ]
     table = "".join(f"<tr><th>{_esc(say(key))}</th><td>{cell}</td></tr>" for key, cell in rows if cell)
-    id = _attr(q.id)
     return (
-        f'<section class="d" id="{id}"><h2 class="gr-def"><a href="#{id}">#</a> {_esc(q.id)}</h2>\n'
-        f'<div class="v">{_value(q)}</div>\n<table class="gr-def"><tbody>{table}</tbody></table></section>'
+        f'<section class="d" id="{_attr(q.id)}"><h2 class="gr-def">{links.here(q.id)}{_esc(q.id)}</h2>\n'
+        f'<div class="v">{_value(q, links)}</div>\n<table class="gr-def"><tbody>{table}</tbody></table></section>'
     )
 
 
-def _value(q: Quantity) -> str:
+def _value(q: Quantity, links: Links) -> str:
     if q.missing:
-        return f'{_number(q, say("number.na"))} <small class="gr-def why">{_esc(q.reason or "")}</small>'
+        return f'{links.number(q.id, _esc(say("number.na")))} <small class="gr-def why">{_esc(q.reason or "")}</small>'
     n = "" if q.n is None else _esc(say("derivation.n", n=f"{q.n:,}"))
     count = n and f' <small class="gr-def">{n}</small>'
     if isinstance(q.value, tuple):
-        points = "".join(f"<li>{point}</li>" for point in _points(q.value))
+        points = "".join(f"<li>{point}</li>" for point in _points(q.value, links))
         return (
             f'<span class="gr-def">{_esc(say("derivation.curve", count=len(q.value), unit=named(q.unit)))}{count}'
             f"<details><summary>{_esc(say('derivation.all_points'))}</summary><ul>{points}</ul></details></span>"
         )
-    return f"{_number(q, f'{plain(q.value)} {_unit(q.unit)}'.strip())}{count}"
-
-
-def _number(q: Quantity, text: str) -> str:
-    id = _attr(q.id)
-    return f'<a class="gr-num" data-id="{id}" href="#{id}">{_esc(text)}</a>'
+    return links.number(q.id, _esc(f"{plain(q.value)} {_unit(q.unit)}".strip())) + count
 
 
 def plain(value: float) -> str:
@@ -152,24 +179,16 @@ def _names(formula: str, name: str) -> bool:
     return re.search(rf"\b{name}\b", formula) is not None
 
 
-def _inputs(q: Quantity, ledger: Ledger) -> str:
+def _inputs(q: Quantity, ledger: Ledger, links: Links) -> str:
     found = []
     for alias, given in q.inputs.items():
         ids = (given,) if isinstance(given, str) else given
-        links = [_input(id, ledger) for id in ids[: _told(len(ids), ENTRIES)]]
-        found.append(
-            f"<code>{_esc(alias)}</code> = {links[0]}" if isinstance(given, str) else _many(alias, links, len(ids))
-        )
-    return _list(found)
-
-
-def _many(alias: str, links: list[str], count: int) -> str:
-    return f"<code>{_esc(alias)}</code> = [{count}] {_list(links, count)}"
-
-
-def _input(id: str, ledger: Ledger) -> str:
-    q = ledger[id]
-    return f'<a href="{_attr(HOME + derivation_href(id))}">{_esc(id)}</a> <span class="n">{_brief(q)}</span>'
+        told = [
+            f'{links.figure(id)} <span class="n">{_brief(ledger[id])}</span>' for id in ids[: _told(len(ids), ENTRIES)]
+        ]
+        several = "" if isinstance(given, str) else f"[{len(ids)}] "
+        found.append(f"<code>{_esc(alias)}</code> = {several}{_list(told, links, len(ids))}")
+    return _list(found, links)
 
 
 def _brief(q: Quantity) -> str:
@@ -180,27 +199,27 @@ def _brief(q: Quantity) -> str:
     return _esc(f"{text} {_unit(q.unit)}")
 
 
-def _list(items: list[str], count: int | None = None) -> str:
+def _list(items: list[str], links: Links, count: int | None = None) -> str:
     """The entries of a list; `count` is how many there are where not all are given."""
     count = len(items) if count is None else count
     if count == 1:
         return items[0]
-    body = "<ul>" + "".join(f"<li>{item}</li>" for item in _all(items, count)) + "</ul>" if items else ""
+    body = "<ul>" + "".join(f"<li>{item}</li>" for item in _all(items, links, count)) + "</ul>" if items else ""
     if count <= FOLDED:
         return body
     return f"<details><summary>{_esc(say('derivation.entries', count=f'{count:,}'))}</summary>{body}</details>"
 
 
-def _all(items: list[str], count: int) -> list[str]:
+def _all(items: list[str], links: Links, count: int) -> list[str]:
     """The entries, and where the rest of them is if that is not all."""
     left = count - len(items)
-    more = f'<a href="{HOME}{MANIFEST}">{_esc(say("derivation.more", count=f"{left:,}"))}</a>'
+    more = links.page(MANIFEST, _esc(say("derivation.more", count=f"{left:,}")))
     return [*items, more] if left else items
 
 
-def _points(values: tuple[float, ...]) -> list[str]:
+def _points(values: tuple[float, ...], links: Links) -> list[str]:
     told = values[: _told(len(values), POINTS)]
-    return _all([f"[{k}] {plain(value)}" for k, value in enumerate(told)], len(values))
+    return _all([f"[{k}] {plain(value)}" for k, value in enumerate(told)], links, len(values))
 
 
 def _told(count: int, room: tuple[int, int]) -> int:
@@ -209,61 +228,55 @@ def _told(count: int, room: tuple[int, int]) -> int:
     return count if count <= whole else first
 
 
-def _source(source: Source, listed: Mapping[str, Listed]) -> str:
+def _source(source: Source, links: Links) -> str:
     match source:
         case Rows():
-            return _rows(source, listed)
+            return _rows(source, links)
         case Line():
-            return f"{_place(source.file, source.line, listed)}<br>{_code(say('derivation.matched'), source.pattern)}"
+            return f"{_place(source.file, source.line, links)}<br>{_code(say('derivation.matched'), source.pattern)}"
         case Lines():
-            where = _range(source.file, source.first, source.last, listed)
+            where = _range(source.file, source.first, source.last, links)
             return f"{where}<br>{_code(say('derivation.lines', count=f'{source.count:,}'), source.pattern)}"
         case Pointer():
-            return f"{_place(source.file, source.line, listed)} {_code(say('derivation.field'), source.pointer)}"
+            return f"{_place(source.file, source.line, links)} {_code(say('derivation.field'), source.pointer)}"
         case Tally():
             return f"{_code(say('derivation.count_of'), source.what)} {_esc(say('derivation.in_manifest'))}"
         case Foreign():
-            there = _attr(f"{HOME}{foreign_href(source.round, source.figure)}")
-            seal = f'<code class="n" title="sha256 {source.seal}">{source.seal[:8]}</code>'
-            return f'<a href="{there}">{_esc(f"{source.round}: {source.figure}")}</a> {seal}'
+            there = links.page(foreign_href(source.round, source.figure), _esc(f"{source.round}: {source.figure}"))
+            return f"{there} {links.digest(source.seal)}"
         case Given():
             return _code(say("derivation.given"), f"{source.option} {source.text}")
         case Samples():
-            return f"{_range(source.file, *source.lines, listed)} {_code(say('derivation.series'), source.series)}"
+            return f"{_range(source.file, *source.lines, links)} {_code(say('derivation.series'), source.series)}"
 
 
-def _rows(source: Rows, listed: Mapping[str, Listed]) -> str:
+def _rows(source: Rows, links: Links) -> str:
     files = _list(
-        [_place(file, None, listed) for file in source.files[: _told(len(source.files), ENTRIES)]], len(source.files)
+        [_place(file, None, links) for file in source.files[: _told(len(source.files), ENTRIES)]],
+        links,
+        len(source.files),
     )
-    picks = ", ".join(_pick(file, line, source.files, listed) for file, line in source.picks)
+    picks = ", ".join(_pick(file, line, source.files, links) for file, line in source.picks)
     look = f'<br><span class="n">{_esc(say("derivation.look_at"))}</span> {picks}' if picks else ""
     gap = "<br>" if len(source.files) == 1 else ""
     return f"{files}{gap}{_code(say('derivation.rows', count=f'{source.count:,}'), source.where)}{look}"
 
 
-def _pick(file: str, line: int, files: tuple[str, ...], listed: Mapping[str, Listed]) -> str:
+def _pick(file: str, line: int, files: tuple[str, ...], links: Links) -> str:
     """A deciding record; with several repeats, which one it stands in."""
     where = "" if len(files) == 1 else f"{file.split('/')[-2]} "
-    href = _href(file, line, listed)
-    page = f' <a href="{_attr(href.replace("#L", "#request-L"))}">{_esc(say("card.timeline"))}</a>'
-    return f'<a href="{_attr(href)}">{_esc(where + _line(line))}</a>{page}'
+    return links.line(file, line, _esc(where + _line(line))) + links.request(file, line)
 
 
-def _place(file: str, line: int | None, listed: Mapping[str, Listed]) -> str:
+def _place(file: str, line: int | None, links: Links) -> str:
     where = _esc(file) + (f":{line}" if line is not None else "")
-    digest = listed[file].sha256 if file in listed else ""
-    mark = f' <code class="n" title="sha256 {digest}">{digest[:8]}</code>' if digest else ""
-    return f'<a href="{_attr(_href(file, line, listed))}">{where}</a>{mark}'
+    digest = links.listed[file].sha256 if file in links.listed else ""
+    return links.line(file, line, where) + (f" {links.digest(digest)}" if digest else "")
 
 
-def _range(file: str, first: int, last: int, listed: Mapping[str, Listed]) -> str:
-    end = f'<a href="{_attr(_href(file, last, listed))}">{_esc(_line(last))}</a>'
-    return f'{_place(file, first, listed)} <span class="n">{_esc(say("derivation.to"))} {end}</span>'
-
-
-def _href(file: str, line: int | None, listed: Mapping[str, Listed]) -> str:
-    return HOME + listing_href(file, line, listed[file].pages if file in listed else (1,))
+def _range(file: str, first: int, last: int, links: Links) -> str:
+    end = links.line(file, last, _esc(_line(last)))
+    return f'{_place(file, first, links)} <span class="n">{_esc(say("derivation.to"))} {end}</span>'
 
 
 def _line(line: int) -> str:
