@@ -21,7 +21,7 @@ from gguf import GGUFWriter
 
 from genreport import rounds, runner
 from genreport.engines import server
-from genreport.errors import EngineError, PlanError, RoundError
+from genreport.errors import EngineError, PlanError, RoundError, Tampered
 from genreport.evaluate import Evidence, recompute
 from genreport.figures import compute
 from genreport.plan import read_plan
@@ -538,6 +538,45 @@ def test_a_folder_that_holds_something_is_never_written_into(tmp_path: Path, por
     plan.write_text(plan.read_text().replace("seed: 3", "seed: 4"))
     with pytest.raises(RoundError, match="begun with another plan"):
         measured(plan, out, resume=True)
+
+
+class Intrudes(Silent):
+    """Starts a second recorder of the same round when the first repeat is done."""
+
+    def __init__(self, plan: Path, out: Path) -> None:
+        self.plan, self.out, self.refused = plan, out, []
+
+    def done(self, remarks: list[str]) -> None:
+        for resume in (False, True):
+            with pytest.raises(RoundError) as refused:
+                run(self.plan, self.out, resume=resume, progress=Silent())
+            self.refused.append(str(refused.value))
+
+
+def test_a_round_is_recorded_by_one_process_at_a_time(tmp_path: Path, port: int) -> None:
+    plan, out = plan_of(tmp_path, engine(port)), tmp_path / "round"
+    intruder = Intrudes(plan, out)
+    found = measured(plan, out, progress=intruder)
+    assert set(intruder.refused) == {
+        f"{out}: is being recorded by another process; wait until it is done, or name another --out"
+    }
+    assert len(found.levels) == 4
+    assert list(rounds.check(out)) == []
+
+
+@pytest.mark.parametrize(
+    "file", ["machine.json", "launches/fake/1/launch.json", "levels/concurrency/fake/c1/r1/requests.jsonl"]
+)
+def test_a_round_that_was_changed_does_not_go_on(tmp_path: Path, port: int, file: str) -> None:
+    plan, out = plan_of(tmp_path, engine(port), engine(port, "--never-ready", id="absent")), tmp_path / "round"
+    plan.write_text(plan.read_text().replace("ready_s: 10", "ready_s: 0.5"))
+    with pytest.raises(EngineError, match="absent given up"):
+        measured(plan, out)
+    (out / file).write_text((out / file).read_text() + " ")
+    before = stored(out)
+    with pytest.raises(Tampered, match=rf"{file}: changed since it was sealed; restore the file"):
+        measured(plan, out, resume=True)
+    assert stored(out) == before
 
 
 def test_a_round_does_not_go_on_on_another_machine(tmp_path: Path, port: int) -> None:

@@ -53,12 +53,12 @@ def run(
         recording = Recording(read_plan(plan_path), Path(out), shown, scheduler)
         recording.look()
         recording.read_models()
-        recording.open(resume)
-        shown.started(str(recording.round.path), len(recording.planned), len(recording.ahead()))
-        with _disk_of(recording):
-            recording.describe_machine()
-            recording.measure()
-            recording.close()
+        with recording.opened(resume):
+            shown.started(str(recording.round.path), len(recording.planned), len(recording.ahead()))
+            with _disk_of(recording):
+                recording.describe_machine()
+                recording.measure()
+                recording.close()
 
 
 class Recording:
@@ -104,8 +104,17 @@ class Recording:
         for files in dict.fromkeys(tuple(step.engine.model_files) for step in self.ahead()):
             model_of(files)
 
-    def open(self, resume: bool) -> None:
-        """Begins the round, or goes on with it; RoundError when the folder holds something else."""
+    @contextmanager
+    def opened(self, resume: bool) -> Iterator[None]:
+        """Begins the round, or goes on with it, alone; RoundError when the folder holds something else."""
+        if self.round.blocked and not self.round.exists:
+            where = str(self.round.path)
+            raise RoundError("is in the way: neither a round nor empty", where=where, cure="name another --out")
+        with self.round.held():
+            self._begin(resume)
+            yield
+
+    def _begin(self, resume: bool) -> None:
         out, text = self.round.path, self.redactor.text(self.plan.text)
         if self.round.exists and not resume:
             raise RoundError("holds a round already", where=str(out), cure="go on with --resume, or name another --out")
@@ -113,9 +122,8 @@ class Recording:
             self.round.mend()
             if (out / rounds.PLAN).read_text(encoding="utf-8") != text:
                 raise RoundError("was begun with another plan", where=str(out), cure="give that one, or another --out")
+            rounds.verified(out)  # its seal is written anew, which would hide what was changed since
             return
-        if self.round.blocked:
-            raise RoundError("is in the way: neither a round nor empty", where=str(out), cure="name another --out")
         self.round.head(self._head(), text)
 
     def _head(self) -> RoundHead:

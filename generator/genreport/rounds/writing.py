@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from genreport.errors import RoundError
 from genreport.records import (
     LaunchFacts,
     LevelFacts,
@@ -70,6 +73,17 @@ class RoundWriter:
             return False
         return not self.path.is_dir() or any(entry.name not in BEGINNING for entry in self.path.iterdir())
 
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """The folder, made if need be, for this recorder alone; the system lets go of it when the process ends, killed or not."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        folder = os.open(self.path, os.O_RDONLY)
+        try:
+            _lock(folder, self.path)
+            yield
+        finally:
+            os.close(folder)
+
     def head(self, head: RoundHead, plan: str) -> None:
         """Begins the round; cut short, it leaves nothing that is in the way, or a round that `mend` makes whole."""
         write_part(self.path / PLAN, self._redact(plan).encode())
@@ -130,6 +144,17 @@ class RoundWriter:
 
     def _write(self, file: str, record: Record) -> None:
         write_whole(self.path / file, dumped(record.published(self._redact)))
+
+
+def _lock(folder: int, path: Path) -> None:
+    """Where a file system knows no locks there is none."""
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        cure = "wait until it is done, or name another --out"
+        raise RoundError("is being recorded by another process", where=str(path), cure=cure) from None
+    except OSError:
+        pass
 
 
 class LevelWriter:
