@@ -66,8 +66,15 @@ class Call:
 
     def due(self, due_us: int) -> Call:
         """The same call, due then; a quick `replace`."""
+        return self._but(due_us=due_us)
+
+    def bare(self) -> Call:
+        """The same call without its body, which is large, for what outlives the sending."""
+        return self._but(body={}, encoded=None)
+
+    def _but(self, **changed: Any) -> Call:
         other = object.__new__(Call)
-        other.__dict__.update(self.__dict__, due_us=due_us)
+        other.__dict__.update(self.__dict__, **changed)
         return other
 
     def __post_init__(self) -> None:
@@ -269,7 +276,7 @@ class Client:
 
     async def exchange(self, call: Call, clock: Clock) -> Exchange:
         """Makes the call and returns as soon as its last byte is in, with nothing parsed yet."""
-        seen = Exchange(call, clock, self._answer_bytes)
+        seen = Exchange(call.bare(), clock, self._answer_bytes)
         try:
             await (self._over_wire if isinstance(self._transport, Wire) else self._through)(call, seen)
         except httpx.RequestError as error:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator
-from itertools import takewhile
+from itertools import islice, takewhile
 from typing import TypeVar
 
 from genreport.client import Call, Client, Clock
@@ -37,7 +38,7 @@ async def closed_loop(
     """Keeps `concurrency` requests in flight until the calls are used up; each record goes to `on_done` as it ends.
 
     A call is due the moment its place became free: at the start, or when the request before it in that place ended. It
-    is taken from `calls` in that gap, so make calls beforehand. A place is filled again before its finished request is
+    is taken from `calls` in that gap, so make calls before it (`Ahead`). A place is filled again before its finished request is
     parsed. A failed request frees its place like any other. Cancelled, it hands over what had finished, then leaves.
     It begins at `start_us` of the clock, which several loads may have in common, or at once.
     """
@@ -171,6 +172,29 @@ def within(calls: Iterable[T], clock: Clock, duration_s: float) -> Iterator[T]:
         if clock.now_us() >= end_us:
             return
         yield call
+
+
+class Ahead:
+    """Calls that are made before they are taken, a bounded number of them: so many first, and one more at each `more`.
+
+    The end of a request is when the next is taken, so a call that is made then makes the engine wait; all calls of a long
+    load made beforehand are memory without end.
+    """
+
+    def __init__(self, calls: Iterable[Call], count: int) -> None:
+        self._calls = iter(calls)
+        self._made = deque(islice(self._calls, count))
+
+    def more(self) -> None:
+        self._made.extend(islice(self._calls, 1))
+
+    def __iter__(self) -> Iterator[Call]:
+        while True:
+            if not self._made:
+                self.more()
+            if not self._made:
+                return
+            yield self._made.popleft()
 
 
 class Patience:

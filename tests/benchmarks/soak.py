@@ -45,8 +45,8 @@ class Soak:
 
 
 @contextmanager
-def null_server() -> Iterator[str]:
-    command = [sys.executable, "-m", "genreport.nullserver", "--ttft", "0", "--gap", "0"]
+def null_server(ttft: float = 0, gap: float = 0) -> Iterator[str]:
+    command = [sys.executable, "-m", "genreport.nullserver", "--ttft", str(ttft), "--gap", str(gap)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         try:
             yield server.stdout.readline().strip()

@@ -30,6 +30,12 @@ def digest(data: bytes) -> FileFact:
     return FileFact(sha256=hashlib.sha256(data).hexdigest(), bytes=len(data))
 
 
+def digest_of(path: Path) -> FileFact:
+    """The same of a file, whatever its size."""
+    with path.open("rb") as file:
+        return FileFact(sha256=hashlib.file_digest(file, "sha256").hexdigest(), bytes=path.stat().st_size)
+
+
 def packed(text: str | bytes) -> bytes:
     """Gzip without a time stamp, so that equal text gives equal bytes."""
     return gzip.compress(text if isinstance(text, bytes) else text.encode(), compresslevel=6, mtime=0)

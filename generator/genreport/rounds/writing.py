@@ -36,7 +36,7 @@ from genreport.rounds.files import (
     SLOTS,
     START_LOG,
     all_files,
-    digest,
+    digest_of,
     dumped,
     packed,
     part_of,
@@ -75,7 +75,7 @@ class RoundWriter:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """The folder, made if need be, for this recorder alone; the system lets go of it when the process ends, killed or not."""
+        """The folder, made if need be, for this recorder alone; the system lets go of it when the process ends, even killed."""
         self.path.mkdir(parents=True, exist_ok=True)
         folder = os.open(self.path, os.O_RDONLY)
         try:
@@ -134,7 +134,7 @@ class RoundWriter:
                 _clear(folder)
         for part in self.path.rglob(f"*{PART}"):
             part.unlink()
-        files = {name: digest((self.path / name).read_bytes()) for name in sorted(all_files(self.path) - {SEAL})}
+        files = {name: digest_of(self.path / name) for name in sorted(all_files(self.path) - {SEAL})}
         seal = Seal(finished_unix_us=finished_unix_us, files=files)
         self._write(SEAL, seal)
         return seal
@@ -210,7 +210,7 @@ class LevelWriter:
         os.fsync(self._requests.fileno())
         self._requests.close()
         names = sorted(p.name for p in self.path.iterdir() if p.name != FACTS and not p.name.endswith(PART))
-        files = {name: digest((self.path / name).read_bytes()) for name in names}
+        files = {name: digest_of(self.path / name) for name in names}
         sealed = LevelFacts(**facts, files=files).published(self._redact)
         write_whole(self.path / FACTS, dumped(sealed))
         return sealed

@@ -21,7 +21,7 @@ from genreport.crew import PACE, Alone, Crew, Means, pace_of, pipes, workers_for
 from genreport.engines import chatted, sampled
 from genreport.engines.server import Samples, Server
 from genreport.errors import EngineError
-from genreport.load import Honesty, Patience, within
+from genreport.load import Ahead, Honesty, Patience, within
 from genreport.plan import Engine, LaunchGroup, LevelPlan, Met, PlannedTest, level_seed
 from genreport.progress import Silent
 from genreport.records import Conversations, LogRange, Request
@@ -36,6 +36,7 @@ LOG_BYTES = 1 << 24
 
 # connections refused in a row after which a load that goes by time has no server any more
 REFUSED = 100
+AHEAD = 256  # calls of a closed loop that are made beforehand, at least
 ALONE = "held by the recording process alone: its requests cannot be made beforehand and shared out"
 
 
@@ -240,7 +241,7 @@ class Session:
         warmup: bool,
     ) -> int:
         """How many requests were sent; a load that goes by time ends when nobody takes its connections any more."""
-        level, sent = step.level, 0
+        level, sent, ahead = step.level, 0, None
         refused = REFUSED if level.duration_s else None
         patience = Patience(refused)
 
@@ -250,6 +251,8 @@ class Session:
             patience.seen(request)
             writer.request(request)
             told(request)
+            if ahead:
+                ahead.more()
 
         if talks and not warmup and isinstance(holder, Alone):
             begun = patience.calls(talks)
@@ -258,8 +261,10 @@ class Session:
             return sent
         calls = patience.calls(talks.warmup(step.test.warmup) if talks else self._calls(step, warmup))
         if warmup or level.arrivals is None:
-            calls = within(calls, clock, level.duration_s) if level.duration_s and not warmup else list(calls)
-            await holder.closed(calls, level.concurrency or 1, done)
+            places = level.concurrency or 1
+            ahead = Ahead(calls, max(AHEAD, 2 * places))
+            by_time = level.duration_s and not warmup
+            await holder.closed(within(ahead, clock, level.duration_s) if by_time else ahead, places, done)
         else:
             await holder.open(calls, done, level.arrivals.max_in_flight, refused)
         return sent
