@@ -75,6 +75,7 @@ def test_a_server_is_idle_when_no_gauge_of_work_is_above_zero() -> None:
     assert not exposition.idle(COUNTERS, busy)
     assert exposition.idle("vllm:num_requests_running 0.0\nvllm:num_requests_waiting 0.0\n", busy)
     assert exposition.idle("", busy)
+    assert exposition.idle("vllm:num_requests_running NaN\nvllm:num_requests_waiting -1\n", busy)
 
 
 PIECES = [{"id": 1, "text": "", "start": 0, "stop": 0}, {"id": 5, "text": "a", "start": 0, "stop": 1},
@@ -331,6 +332,8 @@ async def test_hostile_answers_of_endpoints_are_kept_as_data_or_left_out() -> No
             {"/version": {"version": ["x"]}, "/v1/models": {"data": [None, "?<script>"]}},
         )
         assert (await KINDS["llamacpp"].facts(client))[0] is None
+        pages["/version"] = b'{"deep": ' + b"[" * 700 + b"]" * 700 + b"}"
+        assert (await KINDS["vllm"].facts(client))[1].keys() == {"/v1/models"}
 
 
 @pytest.mark.anyio

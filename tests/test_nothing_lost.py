@@ -243,6 +243,47 @@ def test_a_machine_that_slept_in_a_level_flags_it(
     assert ".c1" in flags[0].scope
 
 
+SIXTY_FILES = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_NOFILE, (60, int(sys.argv.pop(1))))
+"""
+
+
+def with_few_files(plan: Path, out: Path, most: int) -> subprocess.CompletedProcess[str]:
+    """The recorder where sixty files may be open, or, asked for, so many."""
+    command = [sys.executable, "-c", SIXTY_FILES + RECORDER, str(most), "run", str(plan), "--out", str(out), "--quiet"]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.mark.slow
+def test_a_client_that_may_not_open_enough_files_asks_for_more_or_says_so(tmp_path: Path) -> None:
+    with null_server(ttft=0.1, gap=0.01) as url:
+        server = {"id": "null", "kind": "openai", "model": "null", "url": url, "vocabulary": 30_000}
+        plan = plan_of(tmp_path, server, tests=[sweep(levels=[100], requests=100, repeats=1)])
+        enough, few = with_few_files(plan, tmp_path / "more", 4096), with_few_files(plan, tmp_path / "few", 60)
+    assert enough.returncode == 0, enough.stderr
+    (level,) = (found := Round(tmp_path / "more")).levels
+    assert [request.failure for request in found.requests(level)] == [None] * 102
+    said = "genreport: no connection from here: Too many open files; raise `ulimit -n`, or plan a smaller load"
+    assert (few.returncode, few.stderr.splitlines()[-1]) == (1, said)
+    assert Round(tmp_path / "few").levels == []
+
+
+CEILING = "from genreport import ceiling; print(ceiling.client_ceiling())"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_the_server_of_the_ceiling_ends_with_a_recorder_that_was_ended(number: int) -> None:
+    child = subprocess.Popen([sys.executable, "-c", CEILING])
+    wait_until(lambda: psutil.Process(child.pid).children())
+    (server,) = psutil.Process(child.pid).children()
+    time.sleep(1)
+    child.send_signal(number)
+    assert child.wait(10) == -number
+    wait_until(lambda: not server.is_running())
+
+
 @pytest.mark.slow
 def test_a_flood_of_log_delays_no_stamp_and_fills_no_round(tmp_path: Path, port: int) -> None:
     flooded = engine(port, "--gap-s", "0.02", "--flood")

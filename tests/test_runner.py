@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
 import os
 import platform
@@ -19,7 +20,7 @@ import pytest
 import yaml
 from gguf import GGUFWriter
 
-from genreport import rounds, runner
+from genreport import corpus, rounds, runner
 from genreport.engines import server
 from genreport.errors import EngineError, PlanError, RoundError, Tampered
 from genreport.evaluate import Evidence, recompute
@@ -577,6 +578,31 @@ def test_a_round_that_was_changed_does_not_go_on(tmp_path: Path, port: int, file
     with pytest.raises(Tampered, match=rf"{file}: changed since it was sealed; restore the file"):
         measured(plan, out, resume=True)
     assert stored(out) == before
+
+
+def test_a_round_does_not_go_on_with_another_trace(tmp_path: Path, port: int) -> None:
+    trace = tmp_path / "trace.csv"
+    trace.write_text("arrival_s,input,output\n0,8,5\n0.01,8,5\n")
+    replay = {"id": "replay", "kind": "open", "trace": str(trace), "repeats": 2, "warmup": 0}
+    plan, out = plan_of(tmp_path, engine(port), tests=[replay]), tmp_path / "round"
+    with pytest.raises(KeyboardInterrupt):
+        measured(plan, out, progress=Interrupts(1))
+    (level,) = Round(out).levels
+    data = trace.read_bytes()
+    assert level.facts.trace.model_dump() == {
+        "name": "trace.csv", "sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)
+    }  # fmt: skip
+    trace.write_text("arrival_s,input,output\n0,9,5\n0.01,9,5\n")
+    corpus._opened.cache_clear()
+    with pytest.raises(RoundError, match=r"trace\.csv: is not the file that replay/fake/trace/r1 was measured with"):
+        measured(plan, out, resume=True)
+
+
+def test_a_level_says_which_part_its_prompts_share(tmp_path: Path, port: int) -> None:
+    shared = {"id": "shared", "kind": "open", "input": 8, "output": 5, "rates": [50], "requests": 4, "repeats": 1,
+              "warmup": 0, "shared_prefix": 0.5}  # fmt: skip
+    found = measured(plan_of(tmp_path, engine(port), tests=[shared, sweep(repeats=1)]), tmp_path / "round")
+    assert [level.facts.shared_prefix for level in found.levels] == [0.5, None, None]
 
 
 def test_a_round_does_not_go_on_on_another_machine(tmp_path: Path, port: int) -> None:

@@ -108,6 +108,7 @@ def test_a_trace_is_read_by_the_names_of_its_columns(tmp_path, name, text, found
      f"line 1: timestamp must be a number, not '1{'0' * 59}'"),
     ("t.csv", "arrival_s,input,output,note\n0,8,5," + "x" * 200_000 + "\n",
      "line 2: is no CSV: field larger than field limit (131072)"),
+    ("t.csv", "arrival_s,input,output\n0,8,5\n2e9,8,5\n", "spans 2e+09 s; are its times in another unit?"),
     ("t.csv", "arrival_s,input,output\n", "holds no request"),
 ])  # fmt: skip
 def test_a_broken_trace_is_refused_by_its_line(tmp_path, name, text, said):
@@ -279,6 +280,10 @@ def test_a_search_that_was_cut_short_goes_on_from_its_records(tmp_path: Path, po
     ({"rates": [2, 1], "requests": 5}, "must rise, each value once, not 2.0, 1.0"),
     ({"rates": [1]}, "needs `requests` or `duration_s`"),
     ({"rates": [1], "requests": 5, "duration_s": 5}, "ends by `requests` or by `duration_s`, not by both"),
+    ({"rates": [1e-308], "requests": 5}, "must be at least 1e-06"),
+    ({"rates": [1e6], "duration_s": 1e6}, "asks for 1e+12 requests a repeat, more than 100,000,000"),
+    ({"bursts": {"size": 1, "every_s": 1e-6}, "duration_s": 1000}, "asks for 1e+09 requests a repeat"),
+    ({"rates": [1], "requests": 5, "arrivals": "gamma", "burstiness": 1e-12}, "must be at least 0.001"),
     ({"rates": [1], "requests": 5, "arrivals": "gamma"}, "`burstiness` and `arrivals: gamma` belong together"),
     ({"rates": [1.0000001, 1.0000002], "requests": 5}, "must rise, each value once, not 1.0, 1.0"),
     ({"ramp": {"from": 1, "to": 2}, "requests": 5}, "a ramp needs `duration_s`"),

@@ -24,6 +24,7 @@ TIMES, INPUTS, OUTPUTS = (
     ("arrival_s", "TIMESTAMP", "timestamp"), ("input", "ContextTokens", "input_length"),
     ("output", "GeneratedTokens", "output_length"),
 )  # fmt: skip
+LONGEST_S = 1e9  # of a trace: thirty years
 # tokens that each of Mooncake's hash_ids stands for
 BLOCK = 512
 
@@ -88,7 +89,9 @@ def read_trace(path: str) -> list[Arrival]:
     found = [_arrival(f"{path}, line {line}", row) for line, row in rows]
     if not found:
         raise ValueError(f"{path} holds no request")
-    first = min(arrival.due_s for arrival in found)
+    first, last = (edge(arrival.due_s for arrival in found) for edge in (min, max))
+    if last - first > LONGEST_S:
+        raise ValueError(f"{path} spans {last - first:.3g} s; are its times in another unit?")
     return sorted((Arrival(a.due_s - first, a.input, a.output, a.blocks) for a in found), key=lambda a: a.due_s)
 
 

@@ -33,9 +33,9 @@ def client_ceiling(cores: set[int] | None = None) -> ClientCeiling | None:
 
 @contextmanager
 def _null_server(cores: set[int] | None) -> Iterator[str]:
-    command = [sys.executable, "-m", "genreport.nullserver", "--ttft", "0", "--gap", "0"]
+    command = [sys.executable, "-m", "genreport.nullserver", "--ttft", "0", "--gap", "0", "--lifeline"]
     with pinned(cores) if cores else nullcontext():
-        server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     with server:
         try:
             url = server.stdout.readline().strip()

@@ -11,7 +11,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-from genreport.records import PromptFile
+from genreport.records import GivenFile
 
 MOST_BYTES = 32 << 20
 CHATS = ".jsonl"
@@ -60,8 +60,8 @@ def joined(messages: Sequence[Message]) -> str:
     return "".join(space + message["content"] for space, message in zip(apart, messages, strict=True))
 
 
-def described(path: str) -> PromptFile:
-    """Name, hash and size of a file, by which anyone who has it can make the same prompts. Raises ValueError."""
+def described(path: str) -> GivenFile:
+    """Name, hash and size of a file, by which anyone who has it can send the same. Raises ValueError."""
     return _opened(path)[0]
 
 
@@ -71,10 +71,10 @@ def read_text(path: str) -> str:
 
 
 @cache
-def _opened(path: str) -> tuple[PromptFile, str]:
+def _opened(path: str) -> tuple[GivenFile, str]:
     """Both of one reading: the file may be edited or gone before a round says what its prompts were made of."""
     data = _read(path)
-    return PromptFile(name=Path(path).name, sha256=hashlib.sha256(data).hexdigest(), bytes=len(data)), _text(path, data)
+    return GivenFile(name=Path(path).name, sha256=hashlib.sha256(data).hexdigest(), bytes=len(data)), _text(path, data)
 
 
 def _text(path: str, data: bytes) -> str:

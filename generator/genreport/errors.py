@@ -8,6 +8,7 @@ GenreportError            exit 1
 │   ├── WrongFormat       written by another format version
 │   └── Tampered          a sealed file is missing or changed
 ├── EngineError           an engine did not start, answer or stop
+├── ClientError           this machine cannot hold the load
 ├── ConditionError        exit 3: a round is recorded and sealed, and a level shows what its plan says it must not
 ├── BuildError            the site could not be built; the old one stays
 └── AuditError            a built site says something its evidence does not
@@ -67,6 +68,10 @@ class Tampered(RoundError):
 
 class EngineError(GenreportError):
     """An engine did not start, answer or stop as it should."""
+
+
+class ClientError(GenreportError):
+    """The machine that sends has no more connections to give: nothing is said of the engine."""
 
 
 class ConditionError(GenreportError):

@@ -76,13 +76,17 @@ class Peer:
 class NullServer:
     """Answers completions, chat or not, and what clients ask before them."""
 
-    def __init__(self, port: int, pace: Pace) -> None:
+    def __init__(self, port: int, pace: Pace, lifeline: int | None = None) -> None:
+        """`lifeline`: a pipe that nobody writes to; it ends when the other side is gone."""
         self._pace, self._gap_ns = pace, int(pace.gap_s * 1e9)
         self._listener = socket.create_server(("127.0.0.1", port), backlog=4096)
         self._listener.setblocking(False)
         self.port = self._listener.getsockname()[1]
         self._epoll = select.epoll()
         self._epoll.register(self._listener, select.EPOLLIN)
+        self._lifeline = lifeline
+        if lifeline is not None:
+            self._epoll.register(lifeline, select.EPOLLIN)
         self._peers: dict[int, Peer] = {}
         self._timed: list[tuple[int, int, Stream]] = []  # a heap: when due, then in the order of requests
         self._ready: deque[Stream] = deque()  # with no gap, the streams take turns
@@ -92,6 +96,8 @@ class NullServer:
     def serve(self) -> None:
         while True:
             for number, happened in self._epoll.poll(self._patience_s()):
+                if number == self._lifeline:
+                    return
                 if number == self._listener.fileno():
                     self._accept()
                 elif happened & select.EPOLLOUT:
@@ -247,9 +253,10 @@ class NullServer:
 @click.option("--ttft", default=0.2, show_default=True, help="Seconds until the first event.")
 @click.option("--gap", default=0.025, show_default=True, help="Seconds between events; 0 streams at full speed.")
 @click.option("--tokens-per-event", default=1, show_default=True)
-def main(port: int, ttft: float, gap: float, tokens_per_event: int) -> None:
+@click.option("--lifeline", is_flag=True, help="End when the standard input, a pipe, does.")
+def main(port: int, ttft: float, gap: float, tokens_per_event: int, lifeline: bool) -> None:
     """Stream made-up events on 127.0.0.1 until stopped."""
-    server = NullServer(port, Pace(ttft, gap, tokens_per_event))
+    server = NullServer(port, Pace(ttft, gap, tokens_per_event), 0 if lifeline else None)
     click.echo(f"http://127.0.0.1:{server.port}")
     server.serve()
 

@@ -230,8 +230,8 @@ class HostClock(Record):
     error_us: int
 
 
-class PromptFile(Record):
-    """The file that prompts were taken from: its name without folder, and what tells whether another one is the same."""
+class GivenFile(Record):
+    """A file that prompts or arrivals were taken from: its name without folder, and what tells whether another is the same."""
 
     KEPT = frozenset({"sha256"})
 
@@ -300,7 +300,10 @@ class LevelFacts(Record):
     conversations: Conversations | None = None
     # sent as messages to the chat endpoint
     chat: bool = False
-    prompts: PromptFile | None = None
+    prompts: GivenFile | None = None
+    trace: GivenFile | None = None
+    # of each prompt, the part that all prompts of the level begin with
+    shared_prefix: float | None = None
     requests: int
     warmup: int
     seed: int

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from genreport import __version__, rounds, wire
 from genreport.ceiling import client_ceiling
+from genreport.corpus import described
 from genreport.crew import Means, hosts
 from genreport.engines.process import pinned
 from genreport.errors import ConditionError, EngineError, OptionError, RoundError
@@ -56,9 +57,11 @@ def run(
         with recording.opened(resume):
             shown.started(str(recording.round.path), len(recording.planned), len(recording.ahead()))
             with _disk_of(recording):
-                recording.describe_machine()
+                with _interrupted():
+                    recording.describe_machine()
                 recording.measure()
-                recording.close()
+                with _interrupted():
+                    recording.close()
 
 
 class Recording:
@@ -122,9 +125,18 @@ class Recording:
             self.round.mend()
             if (out / rounds.PLAN).read_text(encoding="utf-8") != text:
                 raise RoundError("was begun with another plan", where=str(out), cure="give that one, or another --out")
-            rounds.verified(out)  # its seal is written anew, which would hide what was changed since
+            self._unchanged(rounds.verified(out))  # its seal is written anew, which would hide what was changed since
             return
         self.round.head(self._head(), text)
+
+    def _unchanged(self, begun: rounds.Round) -> None:
+        """Refuses other prompts or another trace than those that some of a level's repeats were measured with."""
+        files = {test.id: test.files for test in self.acting.tests}
+        for level in begun.levels:
+            for name, path in files.get(level.facts.test, {}).items():
+                if getattr(level.facts, name) not in (None, described(path)):
+                    what = f"is not the file that {level.facts.key} was measured with"
+                    raise RoundError(what, where=path, cure="restore it, or name another --out")
 
     def _head(self) -> RoundHead:
         return RoundHead(
@@ -273,6 +285,17 @@ def _endings() -> list[int]:
     """Signals that end a recording in good order; a hang-up that was ignored before (`nohup`) stays so."""
     hang_up = [signal.SIGHUP] if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN else []
     return [signal.SIGTERM, *hang_up]
+
+
+@contextmanager
+def _interrupted() -> Iterator[None]:
+    """Meanwhile what ends a recording does it as Ctrl-C; while it measures, the event loop is told."""
+    before = {number: signal.signal(number, signal.default_int_handler) for number in _endings()}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _work(ahead: Iterable[Step]) -> dict[str, float]:

@@ -8,6 +8,7 @@ when its head is complete, and at its end. One `recv` may hold several events: t
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import ssl
 import time
@@ -18,6 +19,8 @@ from typing import Any, Protocol, TypeVar
 import httptools
 import httpx
 
+from genreport.errors import ClientError
+
 try:
     import uvloop
 except ImportError:
@@ -26,6 +29,8 @@ except ImportError:
 LONGEST_LOOK_S = 1.0  # between two looks at what is under way
 HEAD_BYTES = 100_000  # no head is nearly as large
 EVENTS = b"text/event-stream"
+# what this machine lacks, not the server: files, memory, ports
+OWN = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL}
 STARTS = 32  # requests begun between two looks at the network: a millisecond and a half
 Result = TypeVar("Result")
 Take = Callable[[int, bytes], bool]  # a read's stamp and bytes of the body -> whether that is enough
@@ -414,8 +419,27 @@ class Wire(httpx.AsyncBaseTransport):
         except TimeoutError as error:
             raise httpx.ConnectTimeout(f"no connection in {wait_s:g} s" if wait_s else str(error)) from None
         except OSError as error:
+            if error.errno == errno.EMFILE and _more_files():
+                return await self._opened(url, timeout)
+            if error.errno in OWN:
+                cure = "raise `ulimit -n`, or plan a smaller load"
+                raise ClientError(f"no connection from here: {os.strerror(error.errno)}", cure=cure) from None
             raise httpx.ConnectError(str(error)) from error
         return line
+
+
+def _more_files() -> bool:
+    """Takes as many open files as the system lets this process have; whether it had fewer."""
+    import resource  # not on Windows
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == hard:
+        return False
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 def _nothing() -> None:

@@ -15,12 +15,14 @@ import signal
 import socket
 import ssl
 import struct
+import sys
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
 from genreport import wire
 from genreport.client import Call, Client, Clock
+from genreport.errors import GenreportError
 from genreport.load import Honesty, Patience, closed_loop, open_loop, until
 from genreport.records import ClientFacts, Request
 
@@ -145,7 +147,10 @@ async def hold(
 def main() -> None:
     """Ctrl-C goes to all processes of a terminal: how a worker ends is for its parent to say."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    wire.run(work(socket.socket(fileno=os.dup(0))))
+    try:
+        wire.run(work(socket.socket(fileno=os.dup(0))))
+    except GenreportError as error:
+        sys.exit(f"genreport worker: {error}")
 
 
 if __name__ == "__main__":

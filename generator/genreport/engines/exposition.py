@@ -36,4 +36,4 @@ def values(text: str, names: Sequence[str]) -> list[float | None]:
 
 def idle(text: str, busy: Sequence[str]) -> bool:
     """Whether none of the gauges that count requests at work is above 0."""
-    return not any(value(text, name) for name in busy)
+    return not any((found or 0) > 0 for found in values(text, busy))

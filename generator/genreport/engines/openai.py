@@ -23,6 +23,7 @@ SAMPLING: str | None = None
 ASKED: dict[str, Any] = {"temperature": 0, "ignore_eos": True}
 # what a turn of a conversation asks, so that the server may keep what it computed for the turns before
 KEEPING: dict[str, Any] = {}
+DEEPEST = 50  # levels of an answer that is kept: what is read again and again must not exhaust the stack
 # gauges and counters sampled during a level, and those among them that are 0 when the server is idle
 SAMPLED: tuple[str, ...] = ()
 BUSY: tuple[str, ...] = ()
@@ -47,7 +48,7 @@ async def facts(client: httpx.AsyncClient) -> tuple[str | None, dict[str, Any]]:
 
 
 async def answers(client: httpx.AsyncClient, *paths: str) -> dict[str, Any]:
-    """The JSON answers of those paths that answer 200 with JSON, fit to be written as UTF-8."""
+    """The JSON answers of those paths that answer 200 with JSON of a sane depth, fit to be written as UTF-8."""
     found = {}
     for path in paths:
         try:
@@ -60,8 +61,15 @@ async def answers(client: httpx.AsyncClient, *paths: str) -> dict[str, Any]:
 
 def _writable(body: Any) -> Any:
     """Without halves of surrogate pairs and numbers that are none, which Python reads but nobody else does."""
+    if _deeper(body, DEEPEST):
+        raise ValueError("nested too deep")
     text = json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
     return json.loads(text, parse_constant=lambda _: None)
+
+
+def _deeper(value: Any, left: int) -> bool:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return left == 0 or any(_deeper(each, left - 1) for each in inner)
 
 
 def stated(found: dict[str, Any], path: str, key: str) -> str | None:

@@ -110,7 +110,7 @@ class EngineFields(Sampled):
     ca_file: str | None = None
     ceilings: Ceilings = Ceilings()
     first_token: CountFromZero = 1000
-    vocabulary: Count | None = None
+    vocabulary: Annotated[Count, Field(lt=1 << 31)] | None = None
     prompt: Literal["ids", "text"] | None = None
     api: Literal["openai", "own"] | None = None
 

@@ -15,7 +15,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from genreport.arrivals import Arrival, cut, due_times, read_trace
 from genreport.corpus import Chat, holds_chats, read_chats, words_of
 from genreport.plan.conditions import FailOn
-from genreport.plan.parts import Count, CountFromZero, Id, Part, Positive, Words
+from genreport.plan.parts import Count, CountFromZero, Id, Paced, Part, Positive, Words
 from genreport.plan.searching import Search
 from genreport.records import Arrivals, Conversations, SearchStep, Shape
 
@@ -109,6 +109,12 @@ class PlannedTest(Part):
         if id in RESERVED:
             raise ValueError(f"{id!r} is reserved; choose another id")
         return id
+
+    @property
+    def files(self) -> dict[str, str]:
+        """Paths of the files that its requests are made of, by the keys that name them."""
+        given = {name: getattr(self, name, None) for name in ("prompts", "trace")}
+        return {name: path for name, path in given.items() if path is not None}
 
     @property
     def chats(self) -> bool:
@@ -290,17 +296,19 @@ class CliffTest(FixedLoad):
 class Ramp(Part):
     """A rate that changes evenly over the test's duration, in requests/s."""
 
-    start: Annotated[Positive, Field(alias="from")]
-    end: Annotated[Positive, Field(alias="to")]
+    start: Annotated[Paced, Field(alias="from")]
+    end: Annotated[Paced, Field(alias="to")]
 
 
 class Bursts(Part):
     """So many requests at once, time and again."""
 
     size: Count
-    every_s: Positive
+    every_s: Paced
 
 
+# requests per repeat that a schedule may ask for: all are drawn before the first is sent
+MOST_REQUESTS = 100_000_000
 LOADS = ("rates", "ramp", "bursts", "trace", "search")
 
 
@@ -315,17 +323,17 @@ class OpenTest(PlannedTest):
     kind: Literal["open"]
     input: Count | None = None
     output: Count | None = None
-    rates: Annotated[list[Positive], Field(min_length=1)] | None = None
+    rates: Annotated[list[Paced], Field(min_length=1)] | None = None
     ramp: Ramp | None = None
     bursts: Bursts | None = None
     trace: str | None = None
     search: Search | None = None
     arrivals: Literal["poisson", "constant", "gamma"] = "poisson"
-    burstiness: Positive | None = None
-    speed: Positive = 1
+    burstiness: Annotated[float, Field(ge=0.001, le=1e9)] | None = None
+    speed: Annotated[float, Field(ge=0.001, le=1e9)] = 1
     shared_prefix: Annotated[float, Field(ge=0, le=1)] = 0
-    requests: Count | None = None
-    duration_s: Positive | None = None
+    requests: Annotated[Count, Field(le=MOST_REQUESTS)] | None = None
+    duration_s: Paced | None = None
     max_in_flight: Count | None = None
 
     _one_end = model_validator(mode="after")(by_time)
@@ -350,7 +358,17 @@ class OpenTest(PlannedTest):
             raise ValueError("its lengths are those of the trace: no `input`, `output` or `shared_prefix`")
         if self.ramp and not self.duration_s:
             raise ValueError("a ramp needs `duration_s`")
+        if self._most > MOST_REQUESTS:
+            raise ValueError(f"asks for {self._most:.2g} requests a repeat, more than {MOST_REQUESTS:,}")
         return self
+
+    @property
+    def _most(self) -> float:
+        """Requests per repeat of its busiest level, as far as a rate tells them."""
+        rates = [*(self.rates or ()), *((self.ramp.start, self.ramp.end) if self.ramp else ())]
+        rates += [self.bursts.size / self.bursts.every_s] if self.bursts else []
+        rates += [self.search.high] if self.search else []
+        return max(rates, default=0) * (self.duration_s or 0)
 
     @property
     def searches(self) -> Search | None:

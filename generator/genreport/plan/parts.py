@@ -40,6 +40,8 @@ Id = Annotated[str, StringConstraints(pattern=ID, max_length=60)]
 Count = Annotated[int, Field(strict=True, gt=0)]
 CountFromZero = Annotated[int, Field(strict=True, ge=0)]
 Positive = Annotated[float, Field(gt=0)]
+# seconds and rates of schedules: their moments, in whole microseconds, must stay numbers of 64 bits
+Paced = Annotated[float, Field(ge=1e-6, le=1e9)]
 Words = Annotated[list[str], BeforeValidator(split_command)]
 Names = Annotated[list[str], BeforeValidator(listed)]
 

@@ -8,15 +8,15 @@ from typing import Annotated
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from genreport.plan.parts import Id, Part, Positive
+from genreport.plan.parts import Id, Paced, Part
 
 
 class Search(Part):
     """Bisection between two loads, `from` first, until they lie within a share of each other (0.1 = 10 %)."""
 
     slo: Id
-    low: Annotated[Positive, Field(alias="from")]
-    high: Annotated[Positive, Field(alias="to")]
+    low: Annotated[Paced, Field(alias="from")]
+    high: Annotated[Paced, Field(alias="to")]
     within: Annotated[float, Field(ge=0.01, le=1)] = 0.1
 
     @field_validator("high")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
@@ -148,6 +147,8 @@ class RoundWriter:
 
 def _lock(folder: int, path: Path) -> None:
     """Where a file system knows no locks there is none."""
+    import fcntl  # not on Windows, where rounds can be read
+
     try:
         fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -33,6 +33,8 @@ SIDE_TIMEOUT_S = 10.0
 START_LOG_BYTES = 1 << 20
 # the last ids of a vocabulary are often special tokens
 RESERVED_IDS = 256
+MOST_IDS = 1 << 31  # of a vocabulary
+TOLD = 10  # names of models in a message
 
 
 @asynccontextmanager
@@ -117,7 +119,8 @@ def _serves(engine: Engine, endpoints: dict[str, Any]) -> None:
     """Refuses a wrong model name here: one engine answers 404 to it, another serves what it has."""
     names = [name for model in _models(endpoints) for name in (model.get("id"), *_listed(model.get("aliases")))]
     if names and engine.model not in names:
-        raise EngineError(f"serves {', '.join(map(str, names))}, not {engine.model}", cure="mend `model` in the plan")
+        listed = ", ".join([str(name)[:200] for name in names[:TOLD]] + ["…"] * (len(names) > TOLD))
+        raise EngineError(f"serves {listed}, not {engine.model}", cure="mend `model` in the plan")
 
 
 def _models(endpoints: dict[str, Any]) -> list[dict[str, Any]]:
@@ -134,7 +137,7 @@ def _vocabulary(endpoints: dict[str, Any]) -> int | None:
     """What llama-server says of its model."""
     metas = [model.get("meta") for model in _models(endpoints)]
     sizes = [meta.get("n_vocab") for meta in metas if isinstance(meta, dict)]
-    return next((size for size in sizes if isinstance(size, int)), None)
+    return next((size for size in sizes if type(size) is int and 0 < size < MOST_IDS), None)
 
 
 def _start_log(server: Server) -> bytes | None:
