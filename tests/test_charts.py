@@ -11,6 +11,7 @@ import altair as vega
 import pytest
 
 from genreport import charts
+from genreport.charts import against, arrivals, arrivals_time, cliff, effects, history, kv
 from genreport.charts.colours import ENGINE_COLOURS, GROUP_COLOURS, PAPER, RAMP_COLOURS
 from genreport.charts.marks import LABEL_GAP, apart
 from genreport.provenance import Line, Quantity
@@ -193,6 +194,47 @@ def test_zero_on_a_log_axis_does_not_break_the_chart():
     spec = charts.latency([r | {"percentile": "p50"} for r in rows(values=(0.0, 0.1, 0.2, 0.3))], "TTFT").spec
     low, _ = spec["layer"][0]["encoding"]["y"]["scale"]["domain"]
     assert low > 0
+
+
+def zero_at(place: int) -> list[dict]:
+    """Rows that every chart over load can draw, one of which is 0."""
+    found = rows(values=[0.0 if k == place else 0.1 * (k + 1) for k in range(4)])
+    words = {"percentile": "p50", "measure": "ITL", "round": "a", "verdict": "", "line": "1", "part": "engine",
+             "arrivals": 1.0, "arrivals_id": "x.rate", "rate": "1/s", "metric": "ITL", "median": 0.1, "median_id": "x.p50",
+             "p50": "100 ms", "t": 1.0, "t_id": "x.t", "after": "1 s", "input": 64, "input_id": "x.input", "at": "64"}  # fmt: skip
+    return [row | words for row in found]
+
+
+ON_LOG_SCALES = {
+    "latency": lambda found: charts.latency(found, "ITL"),
+    "floor": charts.floor,
+    "ratio": lambda found: charts.ratio(found, "vllm", "llama"),
+    "wait in two rounds": against.wait,
+    "over rounds": lambda found: history.over_rounds(found, ["a"], "itl.p50"),
+    "percentiles": lambda found: charts.ecdf([row | {"share": "0.5"} for row in found]),
+    "percentiles in two rounds": lambda found: against.distribution([row | {"share": "0.5"} for row in found]),
+    "waits of an open loop": arrivals.waits,
+    "open loop over time": lambda found: arrivals_time.over_time([found])[0],
+    "parts of a ratio": lambda found: effects.split(found, "vllm", "llama"),
+    "ratios": lambda found: cliff.ratios(found, "vllm", "long", "normal"),
+    "intensity": kv.length_intensity,
+}
+
+
+@pytest.mark.parametrize("place", [0, 3], ids=["first", "last"])
+@pytest.mark.parametrize("draw", ON_LOG_SCALES.values(), ids=ON_LOG_SCALES)
+def test_a_zero_has_no_place_on_a_log_scale_and_is_left_to_the_table(draw, place):
+    drawn = [row for row in drawn_rows(draw(zero_at(place)).spec) if "value" in row]
+    assert len({row["value_id"] for row in drawn}) == 3
+    assert all(row["value"] > 0 for row in drawn)
+
+
+def test_a_range_that_reaches_zero_is_not_drawn_on_a_log_scale():
+    ranged = [row | {"low": low, "low_id": "x", "high": 0.5, "high_id": "y", "percentile": "p50"}
+              for row, low in zip(rows(values=(0.1, 0.2, 0.3, 0.4)), (0.0, 0.1, 0.2, 0.3), strict=True)]  # fmt: skip
+    spec = charts.latency(ranged, "ITL").spec
+    area = next(layer for layer in spec["layer"] if layer["mark"]["type"] == "area")
+    assert [row["low"] for row in spec["datasets"][area["data"]["name"]]] == [0.1, 0.2, 0.3]
 
 
 def contrast(one: str, other: str) -> float:

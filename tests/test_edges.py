@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from compose import LLAMA, VLLM, Engine, Load, Test, arriving, compose_round, lengths, sweep
+from compose import LLAMA, VLLM, Engine, Load, Test, arriving, bunched, compose_round, lengths, sweep
 from genreport.figures import compute
 from genreport.pages import shared_context, write
 from genreport.records import Failure, Request
@@ -72,6 +72,7 @@ CASES: dict[str, dict] = {
     "no single request": {"tests": (sweep(2, 4, 8),)},
     "a warm cache": {"tests": ALL, "prefix_hits": 0.5},
     "preemptions": {"tests": ALL, "preemptions": 40},
+    "events in bunches": {"tests": (*ALL, arriving(2, 4)), "alter": bunched},
     "two alike": {"tests": ALL[:1], "engines": OPENAI, "repeats": 2},
     "Poisson arrivals": {"tests": (arriving(2, 4, 20, process="poisson"),), "repeats": 2},
     "gamma arrivals": {"tests": (arriving(2, 4, 20, process="gamma", burstiness=0.25),), "engines": (VLLM,)},

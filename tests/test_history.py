@@ -8,7 +8,7 @@ from functools import cache
 import pytest
 from click.testing import CliRunner
 
-from compose import LLAMA, VLLM, lengths
+from compose import LLAMA, VLLM, bunched, lengths
 from genreport.audit import audit
 from genreport.cli import main
 from genreport.comparing.lineage import in_time, predecessors
@@ -199,3 +199,12 @@ def test_a_round_without_a_sweep_has_no_curve_and_says_so(tmp_path):
     text = told(_Remembering(made))
     assert "no curve is followed here" in words(text)
     assert "gr-chart" not in text
+
+
+def test_rounds_in_which_the_itl_is_zero_have_all_their_pages(tmp_path):
+    """Events that are read in bunches: on a log scale there is no place for their median gap."""
+    made = [recorded(tmp_path / name, alter=bunched, seed=name) for name in ("a", "b")]
+    assert compute(made[1]).ledger["concurrency.vllm-bf16.c1.itl.p50"].value == 0
+    remembering = _Remembering(made)
+    pages = dict(remembering.pages(made[1]).pages)
+    assert {"concurrency/index.md", "history/index.md"} < set(pages)

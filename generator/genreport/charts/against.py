@@ -14,7 +14,7 @@ from genreport.charts.colours import DASHES, NARROW, colour_by_engine
 from genreport.charts.distribution import percentile_axis, placed
 from genreport.charts.guide import wait_axis
 from genreport.charts.marks import end_labels, points
-from genreport.charts.rows import Row, chart_of, inline, tooltips, unique, valued
+from genreport.charts.rows import Row, above_zero, chart_of, inline, tooltips, unique, valued
 from genreport.charts.scales import Scale, linear, load_axis, logarithmic, seconds_axis, y_axis
 from genreport.charts.spec import Chart, finish, in_words, lines_in_words, point_in_words
 from genreport.words import say
@@ -37,7 +37,7 @@ def throughput(rows: Sequence[Row]) -> Chart | None:
 
 def wait(rows: Sequence[Row]) -> Chart | None:
     """The p99 TTFT over concurrency in both rounds, log seconds."""
-    drawn = valued(rows)
+    drawn = above_zero(rows)
     scale = logarithmic(drawn, "value") if drawn else None
     return _over_load("against_wait", "wait", "lower", drawn, scale, scale and seconds_axis(scale))
 
@@ -55,7 +55,7 @@ def _over_load(
 
 def fronts(rows: Sequence[Row]) -> Chart | None:
     """The levels on each engine's front in both rounds: throughput over the p99 TTFT (`wait`, and as text `waited`)."""
-    drawn = [row for row in valued(rows) if row["wait"] > 0]
+    drawn = above_zero(rows, "wait")
     if not drawn:
         return None
     axes = {"x": wait_axis(drawn, []), "y": y_axis(linear(drawn, "value"), "value")}
@@ -81,7 +81,7 @@ def _line_of(row: Row) -> str:
 
 def distribution(rows: Sequence[Row]) -> Chart | None:
     """Each engine's ITL by percentile in both rounds, at one level; the axis stretches the tail."""
-    drawn = [placed(row) for row in valued(rows)]
+    drawn = [placed(row) for row in above_zero(rows)]
     if not drawn:
         return None
     axes = {"x": percentile_axis(drawn), "y": seconds_axis(logarithmic(drawn, "value"))}

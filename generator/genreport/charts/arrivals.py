@@ -8,7 +8,7 @@ from typing import Any
 import altair as alt
 
 from genreport.charts.colours import MUTED, NARROW, PAPER, colour_by_engine, dash_by
-from genreport.charts.rows import Row, chart_of, tooltips, unique, valued
+from genreport.charts.rows import Row, above_zero, chart_of, tooltips, unique, valued
 from genreport.charts.scales import logarithmic, seconds_axis
 from genreport.charts.spec import Chart, finish, lines_in_words, point_in_words
 from genreport.words import say
@@ -48,7 +48,7 @@ def _diagonal(top: float) -> list[alt.Chart]:
 
 def waits(rows: Sequence[Row], limits: Sequence[Row] = ()) -> Chart | None:
     """Percentiles (`percentile`) over arrivals a second (`arrivals`, `rate` as written), log seconds, and their limits."""
-    drawn = valued(rows)
+    drawn = above_zero(rows)
     if not drawn:
         return None
     title, names = say("arrivals_chart.waits"), unique(row["percentile"] for row in drawn)

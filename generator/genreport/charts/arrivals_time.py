@@ -8,7 +8,7 @@ from dataclasses import replace
 import altair as alt
 
 from genreport.charts.colours import MUTED, colour_by_engine
-from genreport.charts.rows import Row, chart_of, tooltips, unique, valued
+from genreport.charts.rows import Row, above_zero, chart_of, tooltips, unique, valued
 from genreport.charts.scales import Scale, logarithmic, seconds_axis
 from genreport.charts.spec import Chart, finish, lines_in_words
 from genreport.words import say
@@ -20,7 +20,7 @@ TICKS = 6
 
 def over_time(panels: Sequence[Sequence[Row]], limits: Sequence[Row] = ()) -> list[Chart]:
     """Of each rate the `median` and the p99 (`value`) of every stretch; all with one log scale, on which limits are rules."""
-    drawn = [rows for rows in map(valued, panels) if rows]
+    drawn = [rows for rows in (above_zero(panel, "value", "median") for panel in panels) if rows]
     every = [row for rows in drawn for row in rows]
     ends = [*every, *({"value": row["median"]} for row in every), *limits]
     y = seconds_axis(_few_ticks(logarithmic(ends, "value"))) if drawn else None

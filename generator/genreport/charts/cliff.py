@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import altair as alt
 
 from genreport.charts.colours import INK, NARROW, PAPER, colour_by, engine_colour
-from genreport.charts.rows import Row, chart_of, tooltips, unique, valued
+from genreport.charts.rows import Row, above_zero, chart_of, tooltips, unique, valued
 from genreport.charts.scales import Scale, linear, round_steps
 from genreport.charts.spec import Chart, finish, in_words
 from genreport.words import say
@@ -74,8 +74,8 @@ def _peaks_in_words(title: str, rows: Sequence[Row]) -> str:
 
 
 def ratios(rows: Sequence[Row], engine: str, long: str, normal: str) -> Chart | None:
-    """A bar per `metric` from the line of equality to its ratio, on a log scale; a zero has no place on it."""
-    drawn = [row for row in valued(rows) if row["value"] > 0]
+    """A bar per `metric` from the line of equality to its ratio, on a log scale."""
+    drawn = above_zero(rows)
     if not drawn:
         return None
     title = say("cliff_chart.ratios", engine=engine, long=long, normal=normal)

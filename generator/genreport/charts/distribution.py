@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import altair as alt
 
 from genreport.charts.colours import NARROW, colour_by, ramp
-from genreport.charts.rows import Row, chart_of, tooltips, unique, valued
+from genreport.charts.rows import Row, above_zero, chart_of, tooltips, unique
 from genreport.charts.scales import logarithmic, seconds_axis
 from genreport.charts.spec import Chart, finish, in_words
 from genreport.words import say
@@ -19,7 +19,7 @@ _PERCENTILES = {0.5: "p50", 0.9: "p90", 0.99: "p99", 0.999: "p99.9", 0.9999: "p9
 
 def ecdf(rows: Sequence[Row]) -> Chart | None:
     """Each level's ITL by percentile (`share`, as text); the axis stretches the tail, the last point is the maximum."""
-    drawn = [placed(row) for row in valued(rows)]
+    drawn = [placed(row) for row in above_zero(rows)]
     if not drawn:
         return None
     levels = unique(row["level"] for row in drawn)

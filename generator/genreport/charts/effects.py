@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from genreport.charts.colours import INK, engine_colour
 from genreport.charts.load import over_load
 from genreport.charts.marks import curves, reference
-from genreport.charts.rows import Row, valued
+from genreport.charts.rows import Row, above_zero
 from genreport.charts.scales import around_one
 from genreport.charts.spec import Chart
 from genreport.words import say
@@ -18,7 +18,7 @@ PALETTE = [engine_colour("6"), engine_colour("4"), INK]
 
 def split(rows: Sequence[Row], base: str, other: str) -> Chart | None:
     """Each part of a throughput ratio and the whole (`part`) over concurrency, on a log scale around no effect."""
-    drawn = [row for row in valued(rows) if row["value"] > 0]
+    drawn = above_zero(rows)
     if not drawn:
         return None
     layers = [reference(1), *curves(drawn, around_one(drawn), by="part", palette=PALETTE)]

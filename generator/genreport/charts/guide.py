@@ -9,7 +9,7 @@ import altair as alt
 
 from genreport.charts.colours import INK, MUTED, PAPER, colour_by_engine, colour_of, engine_colour
 from genreport.charts.marks import apart
-from genreport.charts.rows import Row, chart_of, tooltips, unique, valued
+from genreport.charts.rows import Row, above_zero, chart_of, tooltips, unique
 from genreport.charts.scales import Scale, linear, round_steps, seconds_axis, y_axis
 from genreport.charts.spec import HEIGHT, Chart, finish, lines_in_words
 from genreport.display import digits, shown
@@ -31,7 +31,7 @@ def pareto(
 
     `limits` are waits that service levels allow, `crossings` pairs of a wait and the throughput there.
     """
-    drawn, crossings = [row for row in valued(rows) if row["wait"] > 0], list(crossings)
+    drawn, crossings = above_zero(rows, "wait"), list(crossings)
     if not drawn:
         return None
     near = _near(limits, drawn)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import altair as alt
 
 from genreport.charts.colours import NARROW, colour_by_engine
-from genreport.charts.rows import Row, chart_of, tooltips, unique, valued
+from genreport.charts.rows import Row, above_zero, chart_of, tooltips, unique, valued
 from genreport.charts.scales import linear, logarithmic, seconds_axis, y_axis
 from genreport.charts.spec import Chart, finish, lines_in_words
 from genreport.words import say
@@ -18,10 +18,10 @@ SHAPES = {"improved": "triangle-up", "regressed": "triangle-down"}
 
 def over_rounds(rows: Sequence[Row], rounds: Sequence[str], figure: str) -> Chart | None:
     """A line for each engine (`line` keeps apart what does not compare); a triangle where a round changed the figure."""
-    drawn = valued(rows)
+    seconds = figure != "output_throughput"
+    drawn = above_zero(rows) if seconds else valued(rows)
     if not drawn:
         return None
-    seconds = figure != "output_throughput"
     scale = logarithmic(drawn, "value") if seconds else linear(drawn, "value")
     names = [name for name in rounds if any(row["round"] == name for row in drawn)]
     axis = alt.Axis(title=None, labelAngle=-35 if len(names) > 4 else 0, labelOverlap="greedy", labelLimit=120)

@@ -12,7 +12,7 @@ import altair as alt
 
 from genreport.charts.colours import INK, MUTED, NARROW, PAPER, colour_by, colour_by_engine, engine_colour, ramp
 from genreport.charts.marks import apart
-from genreport.charts.rows import Row, chart_of, inline, unique, valued
+from genreport.charts.rows import Row, above_zero, chart_of, inline, unique, valued
 from genreport.charts.scales import Scale, bytes_y, linear, logarithmic, round_steps, y_axis
 from genreport.charts.spec import Chart, finish, lines_in_words, percent_axis, point_in_words
 from genreport.words import say
@@ -68,7 +68,7 @@ def length_walls(rows: Sequence[Row], cross: Row | None = None) -> Chart | None:
 
 def length_intensity(rows: Sequence[Row], ridges: Sequence[Row] = ()) -> Chart | None:
     """FLOPs per byte read over input length, both log, against the ridge of each machine (a row with `value`)."""
-    drawn = valued(rows)
+    drawn = above_zero(rows)
     lines = [row | {"label": say("kv_chart.ridge", shown=row["shown"])} for row in valued(ridges)]
     if not drawn:
         return None
@@ -91,7 +91,7 @@ def roofline(rows: Sequence[Row], roof: Sequence[Row]) -> Chart | None:
     `roof`: three points from left to right; `ceiling` of the first is the bandwidth as pages write it, of the last the
     FLOP/s.
     """
-    drawn, edge = [row for row in valued(rows) if row["value"] > 0 and row["intensity"] > 0], valued(roof)
+    drawn, edge = above_zero(rows, "value", "intensity"), valued(roof)
     if not drawn or not edge:
         return None
     x, y = _intensity_axis([*drawn, *edge]), _flops_axis([*drawn, *edge])

@@ -7,7 +7,7 @@ from typing import Any
 
 from genreport.charts.colours import INK, NARROW, colour_by_engine, dash_by, engine_colour
 from genreport.charts.marks import band, crossing_rules, curves, end_labels, equality, points, reference
-from genreport.charts.rows import Row, chart_of, unique, valued
+from genreport.charts.rows import Row, above_zero, chart_of, unique, valued
 from genreport.charts.scales import Scale, around_one, linear, load_axis, logarithmic, seconds_axis, y_axis
 from genreport.charts.spec import Chart, finish, in_words, percent_axis
 from genreport.provenance import Quantity
@@ -62,7 +62,7 @@ def walls(rows: Sequence[Row], cross: Quantity | None = None) -> Chart | None:
 
 def ratio(rows: Sequence[Row], base: str, other: str) -> Chart | None:
     """The challenger's throughput over the baseline's per level with its range (`low`, `high`), on a log scale."""
-    drawn = [{"engine": say("chart.over", other=other, base=base), **row} for row in valued(rows)]
+    drawn = [{"engine": say("chart.over", other=other, base=base), **row} for row in above_zero(rows)]
     if not drawn:
         return None
     title = say("chart.ratio", base=base, other=other)
@@ -118,7 +118,7 @@ def shares(name: str, title: str, rows: Sequence[Row]) -> Chart | None:
 
 def dashed(name: str, title: str, rows: Sequence[Row], by: str) -> Chart | None:
     """Seconds over load with the range of the repeats: one colour an engine, one dash per value of `by`, named at its end."""
-    drawn = valued(rows)
+    drawn = above_zero(rows)
     if not drawn:
         return None
     ends = [{"value": row[end]} for end in ("low", "high") for row in drawn if row.get(end)]

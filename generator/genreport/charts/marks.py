@@ -9,7 +9,7 @@ from typing import Any
 import altair as alt
 
 from genreport.charts.colours import INK, MUTED, PAPER, colour_by, colour_by_engine, colour_of, engine_colour
-from genreport.charts.rows import Row, chart_of, inline, tooltips, unique
+from genreport.charts.rows import Row, above_zero, chart_of, inline, tooltips, unique
 from genreport.charts.scales import Scale, load_axis, y_axis
 from genreport.charts.spec import HEIGHT
 from genreport.display import digits
@@ -61,6 +61,7 @@ def band(
 ) -> alt.Chart | None:
     """Minimum to maximum over the repeats (`low`, `high`), an area per engine and value of `by`."""
     ranged = [row for row in drawn if row.get("low") is not None and row.get("high") is not None]
+    ranged = above_zero(ranged, "low") if scale and scale.log else ranged
     if not ranged:
         return None
     y = alt.Y("low:Q", scale=scale.altair()) if scale else alt.Y("low:Q")

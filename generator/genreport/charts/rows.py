@@ -31,6 +31,11 @@ def valued(rows: Iterable[Row]) -> list[Row]:
     return kept
 
 
+def above_zero(rows: Iterable[Row], *fields: str) -> list[Row]:
+    """The valued rows whose fields (`value`) all have a place on a log scale: a zero has none and is left to the table."""
+    return [row for row in valued(rows) if all(row[field] > 0 for field in fields or ("value",))]
+
+
 def unique(names: Iterable[str]) -> list[str]:
     """The names in the order of their first appearance."""
     return list(dict.fromkeys(names))

@@ -47,7 +47,7 @@ def linear(rows: Sequence[Row], *fields: str, least: float = 0) -> Scale:
 
 
 def logarithmic(rows: Sequence[Row], field: str) -> Scale:
-    """Positive values only: a zero has no place on it and is left to the table."""
+    """From a little below the lowest value above zero to a little above the highest."""
     found = [row[field] for row in rows if row[field] > 0] or [1.0]
     low, high = min(found) / 1.25, max(found) * 1.25
     return Scale(low, high, log=True, ticks=round_steps(low, high))
