@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
 import pytest
 
 from compose import LLAMA, VLLM, Engine, Load, Test, arriving, bunched, compose_round, lengths, sweep
+from genreport.charts import Chart
 from genreport.figures import compute
 from genreport.pages import shared_context, write
 from genreport.records import Failure, Request
@@ -416,3 +417,28 @@ def test_the_guide_leaves_out_what_no_engine_shows(told):
         assert "n/a" not in answer.partition("Evidence")[0], case
         advice = rest.partition("Set the limit first")[2].partition("Compare the output tokens")[0]
         assert "n/a" not in advice, case
+
+
+# ------------------------------------------------------------------------------------- colours
+
+
+def charts_in(node: object) -> Iterator[Chart]:
+    if isinstance(node, Chart):
+        yield node
+    elif isinstance(node, (dict, list, tuple)):
+        for part in node.values() if isinstance(node, dict) else node:
+            yield from charts_in(part)
+
+
+def test_an_engine_has_one_colour_on_all_pages_of_a_site_of_several_rounds(tmp_path):
+    figures = compute(compose_round(tmp_path / "composed", tests=(*ALL, arriving(2, 4))), palette=("of-another-round",))
+    drawn = {
+        (page.path, chart.name, row["engine"], row["colour"])
+        for page in all_pages(figures)
+        for chart in charts_in(page.context)
+        for rows in chart.spec["datasets"].values()
+        for row in rows
+        if "colour" in row
+    }
+    assert {"throughput", "lanes", "ratios"} <= {chart for _, chart, _, _ in drawn}
+    assert {place[2:] for place in drawn} == {("vllm-bf16", "2"), ("llamacpp-q4", "3")}

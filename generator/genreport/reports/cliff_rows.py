@@ -36,7 +36,7 @@ def _point(t: Quantity, y: Quantity, k: int, seconds: float, value: float) -> Ro
 
 def ratios(figures: Figures, engine: str, over: str) -> list[Row]:
     """Each ratio of a longer shape to the normal one that has a value."""
-    place = str(figures.engines.index(engine) + 1) if engine in figures.engines else "1"
+    place = figures.colours.get(engine, "1")
     found = []
     for name in RATIOS:
         q = figures.ledger.get(f"{over}.{name}")

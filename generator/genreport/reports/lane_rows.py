@@ -63,7 +63,7 @@ def lanes(figures: Figures, level: LevelView) -> Lanes | None:
 
 def _lane(figures: Figures, engine: str, scope: str) -> _Lane:
     figs = {name: figures.ledger[f"{scope}.{name}"] for name in ("request", "start", "first", "last", "text")}
-    colour = str(figures.engines.index(engine) + 1) if engine in figures.engines else "1"
+    colour = figures.colours.get(engine, "1")
     return _Lane(engine, colour, figures.listings.href(*figs["request"].sources[0].picks[0]), **figs)
 
 
