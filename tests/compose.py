@@ -21,6 +21,7 @@ from genreport.records import (
     ClientFacts,
     Conversations,
     Failure,
+    GivenFile,
     LaunchFacts,
     LogRange,
     MachineFacts,
@@ -89,6 +90,7 @@ class Load:
     size: int | None = None
     queue: int | None = None  # while so many wait for the engine, it turns the next one away
     max_in_flight: int | None = None  # of the plan; the composed client sends at once all the same
+    file: str | None = None  # whose chats the requests are said to be
 
     @property
     def arrivals(self) -> Arrivals | None:
@@ -461,7 +463,8 @@ def _facts(test, load, engine, launch, repeat, warmup, loop, logs) -> dict:
         "search": SearchStep(
             slo=load.searched, step=1, load=load.rate or load.concurrency, low=1, high=64,
         ) if load.searched else None,
-        "chat": bool(load.turns), "duration_s": load.lasts_s,
+        "chat": bool(load.turns), "duration_s": load.lasts_s, "mixed": load.file is not None,
+        "prompts": GivenFile(name=load.file, sha256="0" * 64, bytes=1) if load.file else None,
         "conversations": Conversations(
             turns=load.turns, input=load.input, output=load.output, prefix=8, think_s=0.5,
             begun=loop.count // load.turns, unsent=1 if any(r.failure for r in loop.done) else 0,

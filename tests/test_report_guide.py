@@ -488,6 +488,72 @@ def test_checks_are_ticked_by_what_was_measured_alone(tmp_path):
     assert "☐ No request dropped silently" in failed
 
 
+HOUR = 3600.0
+STEPS = (
+    "☐ Requests that come by themselves, whether or not earlier ones have ended (an open loop).",
+    "☐ Bursts: requests that come closer together at times than chance brings them.",
+    "☐ Requests of different lengths, as a trace or a file of chats has them.",
+    "☐ Prompts of users, from a file.",
+    "☐ Conversations of several turns.",
+    "☐ The server's memory over that long run, so that a drift would show.",
+)
+SOAK = Test("hours", "soak", (Load("steady", 2, requests=8, lasts_s=HOUR, grows=1000),))
+TALK = Test("talk", "conversation", (Load("c2", 2, requests=8, turns=2),))
+CHATS = Test("chats", "open", (Load("q4", 4, requests=8, rate=4, file="chats.jsonl"),))
+BURSTS = Test("bursts", "open", (Load("q4", 4, requests=8, rate=4, process="burst", size=4),))
+
+
+def test_a_sweep_alone_leaves_what_users_do_open(tmp_path):
+    text = page(tmp_path)
+    assert [step for step in STEPS if step not in text] == []
+    assert "arrivals as users make them: the load is a closed loop" in text
+    assert "☑ The client kept up" in text
+
+
+def test_what_a_round_measured_beyond_a_sweep_is_ticked_with_the_page_that_shows_it(tmp_path):
+    text = page(tmp_path, tests=(sweep(1, 4), SOAK, TALK, CHATS, BURSTS), repeats=1)
+    assert "☑ Requests that come by themselves, whether or not earlier ones have ended (an open loop) (07, 07)." in text
+    assert "☑ Bursts: requests that come closer together at times than chance brings them (07)." in text
+    assert "☑ Requests of different lengths, as a trace or a file of chats has them (07)." in text
+    assert "☑ Prompts of users, from a file (07)." in text
+    assert "☑ Conversations of several turns (08)." in text
+    assert re.search(r"☑ A long run, an hour at least: [^☐☑]* \(09\)\.", text)
+    assert "☑ The server's memory over that long run, so that a drift would show (09)." in text
+    assert "arrivals as users make them" not in text
+
+
+def test_a_step_taken_on_one_engine_alone_stays_open_and_names_it(tmp_path):
+    one = Test("talk", "conversation", TALK.levels, engines=("vllm-bf16",))
+    text = page(tmp_path, tests=(sweep(1, 4), one), repeats=1)
+    assert "☐ Conversations of several turns, here on vllm-bf16 alone (08)." in text
+
+
+def test_a_soak_of_less_than_an_hour_or_of_an_unseen_memory_leaves_its_step_open(tmp_path):
+    short = Test("minutes", "soak", (Load("steady", 2, requests=8, lasts_s=600, grows=1000),))
+    text = page(tmp_path, tests=(sweep(1), short), repeats=1)
+    assert "☐ A long run" in text
+    assert "☐ The server's memory" in text
+    unseen = Test("hours", "soak", (Load("steady", 2, requests=8, lasts_s=HOUR),))
+    text = page(tmp_path / "unseen", tests=(sweep(1), unseen), repeats=1)
+    assert "☑ A long run" in text
+    assert "☐ The server's memory" in text
+
+
+def test_what_no_round_can_measure_is_never_ticked(tmp_path):
+    text = page(tmp_path, tests=(sweep(1, 4), SOAK, TALK, CHATS, BURSTS), repeats=1)
+    below = text.split("What no measurement of this tool can tell, and it never ticks:")[1]
+    assert "☑" not in below
+    assert below.count("☐") == 10
+
+
+def test_another_name_or_another_number_of_slots_is_told_from_what_was_started(tmp_path):
+    """Engines call one model by different names, and a variant may differ in anything."""
+    variant = Engine("vllm-eager", "vllm", "bf16", flags=("--enforce-eager",), variant_of="vllm-bf16")
+    text = page(tmp_path, engines=(VLLM, variant), tests=(sweep(1),), repeats=1)
+    assert "the same engine with more and fewer slots or sequences" in text
+    assert "another model" in text
+
+
 def test_a_command_is_written_as_one_types_it():
     words = ["${LAB}/bin/vllm", "serve", "a b", "--port", "1", "--seed", "-1", "-np", "4"]
     assert _typed(words) == "${LAB}/bin/vllm serve 'a b' \\\n  --port 1 \\\n  --seed -1 \\\n  -np 4"

@@ -12,7 +12,7 @@ from genreport.figures.arriving import limit_of, searched, statistic
 from genreport.figures.choosing import slos
 from genreport.reports.arrival_rows import ArrivalRows, Levels
 from genreport.reports.kept import Held, found
-from genreport.reports.page import Drawn, Page, crewed, repeated
+from genreport.reports.page import Drawn, Page, crewed, repeated, tests_of
 
 # the wait may grow by so much in each second of load before an engine counts as falling behind
 GROWS = 0.05
@@ -45,9 +45,7 @@ class Pace:
 
 def pages(figures: Figures) -> list[Page]:
     """A page for each test with an open loop, the first at the usual place."""
-    tests = [test for test in figures.tests if test.kind == "open"]
-    places = ["arrivals", *(f"arrivals-{test.id}" for test in tests[1:])]
-    return [_page(figures, test, place) for test, place in zip(tests, places, strict=False)]
+    return [_page(figures, test, place) for test, place in tests_of(figures, "open")]
 
 
 def _page(figures: Figures, test: TestView, place: str) -> Page:

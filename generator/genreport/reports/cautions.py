@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from genreport.figures import Figures, Flag, TestView
+from genreport.figures import Figures, Flag, LevelView, TestView
 from genreport.figures.cliff import engine_scope
 from genreport.reports.choices import Chooser
+from genreport.reports.page import placed
 
 # pitfall -> kinds of flags that show it
 FLAGGED = {
@@ -34,6 +35,8 @@ FLAT = 0.1
 IDLE = 0.5
 QUEUED = 0.5
 SOAK_S = 3600.0
+# kinds of tests whose levels rise in load
+RISING = ("concurrency", "open", "conversation")
 
 
 @dataclass(frozen=True)
@@ -99,37 +102,86 @@ def _signals(engine: str, last: str, chooser: Chooser) -> Signals:
 
 @dataclass(frozen=True)
 class Check:
-    """One step of the switching checklist, ticked where this round measured it."""
+    """One step before a switch: ticked where this round took it, on which engines, and the pages that show it."""
 
     name: str
     ticked: bool
+    engines: tuple[str, ...] = ()
+    places: tuple[str, ...] = ()
 
 
 def checks(figures: Figures, test: TestView, chooser: Chooser) -> list[Check]:
-    """The steps before a switch; what a round of this tool cannot do stays open."""
-    sound = {engine: [_sound(chooser, level.id) for level in test.levels_of(engine)] for engine in test.engines}
-    longest = chooser.value("test.longest_s") or 0
+    """The steps before a switch that a round can take, each ticked where it was taken on every engine of this sweep."""
     weights = (
         figures.ledger[f"{engine_scope(figures.starts, test.levels_of(e)[0])}.tensor_bytes"] for e in test.engines
     )
-    done = {
-        "formats": not any(q.missing for q in weights),
-        "sampling": len(samplings(figures, test)) == 1,
-        "single": all(test.levels_of(e)[0].concurrency == 1 and all_of[0] for e, all_of in sound.items()),
-        "concurrency": all(len(all_of) > 1 and all(all_of) for all_of in sound.values()),
-        "dropped": chooser.value("test.failed") == 0 and bool(chooser.value("test.completed")),
-        "soak": longest >= SOAK_S,
-        "parameters": False,
-        "memory": False,
-        "real_load": False,
-        "shadow": False,
-        "way_back": False,
-    }
-    return [Check(name, ticked) for name, ticked in done.items()]
+    late = any(flag.kind in FLAGGED["late"] for flag in figures.flags)
+    dropped = chooser.value("test.failed") != 0 or not chooser.value("test.completed")
+    levels = _levels(figures)
+    long = [level for level in levels if _long(level)]
+    return [
+        Check("formats", not any(q.missing for q in weights)),
+        Check("sampling", len(samplings(figures, test)) == 1),
+        _taken(figures, test, "single", (level for level in levels if level.concurrency == 1)),
+        _taken(figures, test, "concurrency", _rising(figures, chooser)),
+        Check("dropped", not dropped),
+        Check("client", not late, places=("concurrency",)),
+        *(_taken(figures, test, name, filter(takes, levels)) for name, takes in USED.items()),
+        _taken(figures, test, "soak", long),
+        _taken(figures, test, "memory", (level for level in long if _watched(chooser, level))),
+    ]
+
+
+def _levels(figures: Figures) -> list[LevelView]:
+    """Every level of the round at which a request completed."""
+    found = (level for test in figures.tests for engine in test.engines for level in test.levels_of(engine))
+    return [level for level in found if figures.ledger[f"{level.id}.completed"].value]
+
+
+def _taken(figures: Figures, test: TestView, name: str, levels: Iterable[LevelView]) -> Check:
+    """A step that these levels take; a test without a page of its own is shown nowhere."""
+    found, places = list(levels), placed(figures)
+    engines = tuple(engine for engine in test.engines if any(level.engine == engine for level in found))
+    shown = dict.fromkeys(places[level.test] for level in found if level.test in places)
+    return Check(name, engines == test.engines, engines, tuple(shown))
+
+
+def _rising(figures: Figures, chooser: Chooser) -> Iterator[LevelView]:
+    """The levels of engines that bore several loads of one test, and failed no request of them."""
+    for test in figures.tests:
+        for levels in (test.levels_of(engine) for engine in test.engines if test.kind in RISING):
+            if len(levels) > 1 and all(_sound(chooser, level.id) for level in levels):
+                yield from levels
+
+
+def _long(level: LevelView) -> bool:
+    """Whether a repeat was planned to last as long as a soak should."""
+    return any((repeat.facts.duration_s or 0) >= SOAK_S for repeat in level.repeats)
+
+
+def _watched(chooser: Chooser, level: LevelView) -> bool:
+    return any(chooser.value(id) is not None for id in level.ids("memory_growth"))
 
 
 def _sound(chooser: Chooser, level: str) -> bool:
     return bool(chooser.value(f"{level}.completed")) and chooser.value(f"{level}.failed") == 0
+
+
+def _bunched(level: LevelView) -> bool:
+    """Whether requests came closer together at times than chance brings them."""
+    arrivals = level.repeats[0].facts.arrivals
+    gamma = arrivals and arrivals.process == "gamma" and (arrivals.burstiness or 1) < 1
+    return bool(gamma or (arrivals and arrivals.process in ("ramp", "burst", "trace")))
+
+
+# what users do and a plain closed loop does not -> whether a level does it
+USED: dict[str, Callable[[LevelView], bool]] = {
+    "arrivals": lambda level: level.repeats[0].facts.arrivals is not None,
+    "bursts": _bunched,
+    "lengths": lambda level: level.repeats[0].facts.mixed,
+    "prompts": lambda level: level.repeats[0].facts.prompts is not None,
+    "conversations": lambda level: level.repeats[0].facts.conversations is not None,
+}
 
 
 def samplings(figures: Figures, test: TestView) -> list[tuple[str, tuple[str, ...]]]:
@@ -142,19 +194,19 @@ def samplings(figures: Figures, test: TestView) -> list[tuple[str, tuple[str, ..
 
 
 def gaps(figures: Figures) -> list[str]:
-    """Knobs that no launch of this round turns, by name; answer quality and arrival rates are always among them."""
+    """Knobs that no launch and no load of this round turns, by name; the quality of answers is always among them."""
     facts = [start.facts for start in figures.starts]
     words = [word for launch in facts for word in (launch.command or ())]
     turned = {
         "kv_quantisation": any(launch.kv_bytes_per_element < 2 for launch in facts),
         "equal_pools": _equal(figures, "pool_tokens"),
-        "equal_slots": len({engine.variant_of or engine.engine for engine in facts}) < len({e.engine for e in facts}),
+        "equal_slots": _slots_differ(figures),
         "gpus": len(figures.round.machine.gpus) > 1,
         "speculative": _any(words, r"^--(speculative|spec-|draft|model-draft)|^-md$"),
         "chunk": _any(words, r"^--(max-num-batched-tokens|ubatch-size|batch-size)|^-u?b$"),
-        "models": len({launch.model for launch in facts}) > 1,
+        "models": _models_differ(figures),
         "quality": False,
-        "arrivals": False,
+        "arrivals": any(filter(USED["arrivals"], _levels(figures))),
     }
     return [name for name, done in turned.items() if not done]
 
@@ -162,6 +214,25 @@ def gaps(figures: Figures) -> list[str]:
 def _equal(figures: Figures, name: str) -> bool:
     found = [figures.ledger[f"engine.{engine}.{name}"].value for engine in figures.engines]
     return len(found) > 1 and None not in found and len(set(found)) == 1
+
+
+def _slots_differ(figures: Figures) -> bool:
+    """Whether an engine and a variant of it, or two of its starts, have another number of slots or sequences."""
+    found: dict[str, set[float]] = {}
+    for start in figures.starts:
+        slots = figures.ledger[f"engine.{start.id}.slots"].value
+        if slots is not None:
+            found.setdefault(start.facts.variant_of or start.engine, set()).add(slots)
+    return any(len(counts) > 1 for counts in found.values())
+
+
+def _models_differ(figures: Figures) -> bool:
+    """Engines call one model by different names, so its architecture decides where it is known."""
+    facts, models = [start.facts for start in figures.starts], figures.round.models
+    known = [models[launch.model_facts].architecture for launch in facts if launch.model_facts in models]
+    if len(known) == len(facts):
+        return len({(one.name, one.layers, one.hidden, one.vocabulary) for one in known}) > 1
+    return len({launch.model for launch in facts}) > 1
 
 
 def _any(words: Iterable[str], pattern: str) -> bool:

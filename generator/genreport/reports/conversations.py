@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from genreport.charts.conversations import waits
 from genreport.figures import Figures, LevelView, TestView
 from genreport.figures.talking import turns_of
-from genreport.reports.page import Drawn, Page, repeated
+from genreport.reports.page import Drawn, Page, repeated, tests_of
 from genreport.reports.rows import Row, RowMaker
 
 
@@ -32,9 +32,7 @@ class Talk:
 
 def pages(figures: Figures) -> list[Page]:
     """A page for each test with conversations, the first at the usual place."""
-    tests = [test for test in figures.tests if test.kind == "conversation"]
-    places = ["conversations", *(f"conversations-{test.id}" for test in tests[1:])]
-    return [_page(figures, test, place) for test, place in zip(tests, places, strict=False)]
+    return [_page(figures, test, place) for test, place in tests_of(figures, "conversation")]
 
 
 def _page(figures: Figures, test: TestView, place: str) -> Page:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from genreport.figures import Figures
+from genreport.figures import Figures, TestView
 from genreport.provenance import Quantity
 
 
@@ -28,6 +28,30 @@ class Drawn(dict):
 
     def __missing__(self, name: str) -> None:
         return None
+
+
+# kind of a test -> the place of its page; of the kinds in EACH every test has a page, of a cliff all share one
+PLACES = {"concurrency": "concurrency", "length": "kv", "cliff": "cliff", "open": "arrivals",
+          "conversation": "conversations", "soak": "soak"}  # fmt: skip
+EACH = ("open", "conversation", "soak")
+
+
+def placed(figures: Figures) -> dict[str, str]:
+    """Test -> the place of the page that shows it, the first of a kind at the usual one; a test without one is left out."""
+    found: dict[str, str] = {}
+    for test in figures.tests:
+        place = PLACES[test.kind]
+        if place not in found.values() or test.kind == "cliff":
+            found[test.id] = place
+        elif test.kind in EACH:
+            found[test.id] = f"{place}-{test.id}"
+    return found
+
+
+def tests_of(figures: Figures, kind: str) -> list[tuple[TestView, str]]:
+    """The tests of a kind in EACH with the places of their pages."""
+    places = placed(figures)
+    return [(test, places[test.id]) for test in figures.tests if test.kind == kind]
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from genreport.charts.soak import memory
 from genreport.figures import Figures, TestView
 from genreport.figures.soaking import PARTS
-from genreport.reports.page import Drawn, Page, repeated
+from genreport.reports.page import Drawn, Page, repeated, tests_of
 from genreport.reports.rows import RowMaker
 
 HOUR_S = 3600
@@ -36,9 +36,7 @@ class Soak:
 
 def pages(figures: Figures) -> list[Page]:
     """A page for each soak, the first at the usual place."""
-    tests = [test for test in figures.tests if test.kind == "soak"]
-    places = ["soak", *(f"soak-{test.id}" for test in tests[1:])]
-    return [_page(figures, test, place) for test, place in zip(tests, places, strict=False)]
+    return [_page(figures, test, place) for test, place in tests_of(figures, "soak")]
 
 
 def _page(figures: Figures, test: TestView, place: str) -> Page:
