@@ -12,6 +12,8 @@ import pytest
 
 from compose import LLAMA, VLLM, Engine, Load, Test, arriving, bunched, compose_round, lengths, sweep
 from genreport.charts import Chart
+from genreport.comparing.hypotheses import judge
+from genreport.comparing.lineage import claims
 from genreport.figures import compute
 from genreport.pages import shared_context, write
 from genreport.records import Failure, Request
@@ -417,6 +419,40 @@ def test_the_guide_leaves_out_what_no_engine_shows(told):
         assert "n/a" not in answer.partition("Evidence")[0], case
         advice = rest.partition("Set the limit first")[2].partition("Compare the output tokens")[0]
         assert "n/a" not in advice, case
+
+
+# ------------------------------------------------------------------------------------- plans of others
+
+
+ODD = {
+    "id": ["x"],
+    "figure": ["ttft"],
+    "percentile": {"a": 1},
+    "below_ms": [1],
+    "test": 5,
+    "against_round": 5,
+    "text": 5,
+}
+LIMIT = {"figure": "ttft", "below_ms": 100}
+PLANS = {
+    "numbers": dict.fromkeys(("slos", "hypotheses", "tests", "engines", "prices"), 5),
+    "texts": dict.fromkeys(("slos", "hypotheses", "tests", "engines", "prices"), "text"),
+    "mappings": {key: {"a": 1} for key in ("slos", "hypotheses", "tests", "engines", "prices")},
+    "lists of anything": {key: [5, None, ["a"], {}, ODD] for key in ("slos", "hypotheses", "tests", "engines")},
+    "limits of anything": {
+        "slos": [LIMIT | {"below_ms": 10**400}, LIMIT | {"below_ms": True}, LIMIT | {"percentile": 5, "id": 5}],
+        "hypotheses": [{"id": 5, "test": 5, "rises_by_more_than": 10**400}],
+    },
+}
+
+
+@pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
+def test_a_plan_that_holds_anything_is_read_as_far_as_it_goes(tmp_path, plan):
+    made = compose_round(tmp_path / "composed", tests=(sweep(1, 2), arriving(2, requests=8)), repeats=1, plan=plan)
+    figures = compute(made)
+    judged, shared = judge(figures), shared_context(figures)
+    assert claims(figures) == set()
+    assert all(write(page, figures.ledger, shared).text for page in all_pages(figures, judged=judged))
 
 
 # ------------------------------------------------------------------------------------- colours

@@ -16,7 +16,7 @@ from genreport.comparing.judging import Judging, Subject
 from genreport.comparing.matching import EnginePair, Match
 from genreport.comparing.noise import Noise
 from genreport.comparing.verdicts import CODE, FAILED, STATES, VERDICTS, Compared, Comparer, Exact, pointed, pointer_to
-from genreport.figures import Figures, LevelView, compute
+from genreport.figures import Figures, LevelView, compute, planned
 from genreport.figures.book import Book
 
 __all__ = [
@@ -260,9 +260,8 @@ class _Story:
 
     @staticmethod
     def _limits(side: Figures) -> list[dict]:
-        slos = side.round.plan.get("slos")
-        listed = [slo for slo in slos if isinstance(slo, dict)] if isinstance(slos, list) else []
-        return [{key: value for key, value in slo.items() if key != "id"} for slo in listed]
+        listed = planned.entries(side.round.plan, "slos")
+        return [{key: value for key, value in slo.items() if key != "id"} for _, slo in listed]
 
     def _subject(self, level: LevelPair, c: Compared) -> Subject:
         old = [id for id in map(self.comparer.borrow, level.old.ids(c.figure)) if id]

@@ -14,7 +14,7 @@ from typing import Any
 from genreport.errors import RoundError
 from genreport.figures import Figures, pointers
 from genreport.figures.layout import EngineView
-from genreport.figures.planned import line_of
+from genreport.figures.planned import entries, line_of
 from genreport.records import ModelFacts
 from genreport.rounds import HEAD, MACHINE, PLAN, SEAL, Round, verified
 
@@ -142,22 +142,18 @@ class Conditions:
 
     def tests(self) -> dict[str, Stated]:
         """What each test of the plan asks for, by its id."""
-        entries = self.round.plan.get("tests")
-        named = [(k, e) for k, e in enumerate(entries) if isinstance(e, dict)] if isinstance(entries, list) else []
         return {
             str(entry.get("id")): {
                 str(key): (text_of(value), self._at(f"/tests/{at}/{_escaped(str(key))}"))
                 for key, value in entry.items() if key != "id"
             }
-            for at, entry in named
+            for at, entry in entries(self.round.plan, "tests")
         }  # fmt: skip
 
     def listed(self, key: str) -> Stated:
         """A list of the plan by the ids of its entries, such as its service levels."""
-        entries = self.round.plan.get(key)
-        named = [(k, e) for k, e in enumerate(entries) if isinstance(e, dict)] if isinstance(entries, list) else []
         return {str(entry.get("id")): (text_of({k: v for k, v in entry.items() if k != "id"}), self._at(f"/{key}/{at}"))
-                for at, entry in named}  # fmt: skip
+                for at, entry in entries(self.round.plan, key)}  # fmt: skip
 
     def _planned(self, found: Iterable[tuple[str, Any]]) -> Stated:
         return {pointer.strip("/"): (text_of(value), self._at(pointer)) for pointer, value in found}

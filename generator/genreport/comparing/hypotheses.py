@@ -58,18 +58,20 @@ class Judged:
 
 def judge(figures: Figures, comparisons: Sequence[Comparison] = ()) -> tuple[Judged, ...]:
     """Every hypothesis of a round's plan; what decides them enters its ledger."""
-    entries = figures.round.plan.get("hypotheses")
-    named = enumerate(entries if isinstance(entries, list) else ())
-    return tuple(
-        _Judge(figures, comparisons, place, entry).judged() for place, entry in named if isinstance(entry, dict)
-    )
+    named = planned.entries(figures.round.plan, "hypotheses")
+    return tuple(_Judge(figures, comparisons, place, entry).judged() for place, entry in named)
+
+
+# what names something in a hypothesis; a plan of others may have anything there, or nothing
+NAMES = ("figure", "test", "engine", "against_round", "against_engine")
 
 
 class _Judge:
     """One hypothesis under examination."""
 
     def __init__(self, figures: Figures, comparisons: Sequence[Comparison], place: int, entry: dict[str, Any]) -> None:
-        self.figures, self.comparisons, self.place, self.entry = figures, comparisons, place, entry
+        named = {name: None if entry.get(name) is None else str(entry[name]) for name in NAMES}
+        self.figures, self.comparisons, self.place, self.entry = figures, comparisons, place, entry | named
         self.book = Book(figures.round, figures.ledger)
         self.id = str(entry.get("id"))
         self.scope = f"hypothesis.{self.id}"
@@ -81,7 +83,7 @@ class _Judge:
         if self.claim is None or (self.claim != "rises_by_more_than" and not 0 <= self.entry[self.claim] < 1):
             return self._not("no_claim")
         if pairs is None:
-            return self._not("not_given")
+            return self._not("not_given" if self.entry["against_round"] else "no_level")
         if not pairs:
             return self._not("no_level")
         levels = [(level, *ids) for level in pairs if all(ids := self._repeats(level))]

@@ -9,6 +9,7 @@ from genreport.comparing.matching import Match, pair_engines, pair_levels
 from genreport.comparing.verdicts import Comparer
 from genreport.figures import Figures
 from genreport.figures.book import Book
+from genreport.figures.planned import entries
 
 # a level that is in none of so many rounds that were asked counts as new
 MOST = 3
@@ -39,12 +40,7 @@ def predecessors(figures: Figures, earlier: Sequence[Figures]) -> list[Figures]:
 
 def claims(figures: Figures) -> set[str]:
     """Names of the rounds that a round's hypotheses are about."""
-    entries = figures.round.plan.get("hypotheses")
-    named = (
-        entry.get("against_round")
-        for entry in (entries if isinstance(entries, list) else ())
-        if isinstance(entry, dict)
-    )
+    named = (entry.get("against_round") for _, entry in entries(figures.round.plan, "hypotheses"))
     return {name for name in named if isinstance(name, str)}
 
 

@@ -170,7 +170,7 @@ class Comparer:
     def plan_margin(self) -> str:
         """The margin of the plan, or the default where it names none."""
         id, given = f"{self.scope}.plan_margin", self.book.round.plan.get("noise_margin")
-        if isinstance(given, (int, float)) and not isinstance(given, bool):
+        if planned.is_number(given):
             planned.enter(self.book, id, "share", "/noise_margin")
         else:
             self.book.enter(id, MARGIN, "share", str(MARGIN), Pointer(PLAN, "", 1))

@@ -139,7 +139,7 @@ def _level(book: Book, light: LevelView, scopes: dict[str, str], findings: list[
         return False
     launch = book.round.launches.get(level.repeats[0].facts.launch)
     kind, engine = launch.kind if launch else "openai", _scope(level, scopes)
-    throughput.enter(book, level, book.round.plan.get("slos") or ())
+    throughput.enter(book, level)
     latency.enter(book, level)
     repeats.enter(book, level, resampled=resampled)
     counters.enter(book, level, kind)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from genreport.errors import RoundError
+from genreport.figures import planned
 from genreport.figures.book import Book
 from genreport.figures.frames import table
 from genreport.figures.layout import LevelView, TestView
@@ -115,6 +116,5 @@ def _form(book: Book, engine: str) -> str:
     """Whether an engine's prompts were token ids or words, by the plan's word or its kind's default."""
     facts = next((facts for facts in book.round.launches.values() if facts.engine == engine), None)
     names = (engine, facts.variant_of if facts else None)
-    entries = [entry for entry in book.round.plan.get("engines") or () if isinstance(entry, dict)]
-    entry = next((entry for entry in entries if entry.get("id") in names), {})
-    return entry.get("prompt") or ("text" if facts and facts.kind in OF_WORDS else "ids")
+    found = (entry for _, entry in planned.entries(book.round.plan, "engines") if entry.get("id") in names)
+    return str(next(found, {}).get("prompt") or "") or ("text" if facts and facts.kind in OF_WORDS else "ids")

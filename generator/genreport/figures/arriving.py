@@ -146,7 +146,7 @@ def _achieved(book: Book, level: LevelView) -> None:
 def _goodput(book: Book, level: LevelView) -> None:
     """Requests that meet every limit from when they were due: so many a second, and their share of all that came."""
     id, rate, share = level.id, "sum(good) / sum(windows)", "sum(good) / sum(came)"
-    wanted = throughput.judged(book.round.plan.get("slos") or ())
+    wanted = throughput.judged(book.round.plan)
     if not wanted:
         book.missing(f"{id}.due_goodput", "req/s", rate, say("missing.no_slo"))
         book.missing(f"{id}.due_good_share", "share", share, say("missing.no_slo"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -49,16 +48,12 @@ class Slo:
 def slos(plan: Mapping[str, Any], given: Sequence[Limit] = ()) -> list[Slo]:
     """The given service levels, then the plan's in its order; what is no limit on a latency is left out."""
     found = {limit.name: Slo(limit.name, limit.figure, limit.percentile, given=limit) for limit in given}
-    for place, entry in enumerate(plan.get("slos") or ()):
-        if isinstance(entry, dict) and entry.get("figure") in LIMITED and _is_limit(entry.get("below_ms")):
+    for place, entry in planned.entries(plan, "slos"):
+        if planned.is_limit(entry, LIMITED):
             name = str(entry.get("id"))
             id = name if re.fullmatch(r"[a-z0-9][a-z0-9_+-]*", name) and name not in found else f"slo{place + 1}"
             found[id] = Slo(id, entry["figure"], str(entry.get("percentile", "p99")), place)
     return list(found.values())
-
-
-def _is_limit(value: Any) -> bool:
-    return planned.is_number(value) and 0 < value < math.inf
 
 
 def enter(book: Book, test: TestView, given: Sequence[Limit] = ()) -> None:

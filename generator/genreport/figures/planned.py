@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Container, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -25,9 +27,26 @@ def enter(book: Book, id: str, unit: str, pointer: str, *, divisor: int = 1) -> 
     )
 
 
+def entries(plan: Mapping[str, Any], key: str) -> list[tuple[int, dict[str, Any]]]:
+    """The mappings in a list of the plan with their places; a round of others may have anything there."""
+    found = plan.get(key)
+    return [
+        (place, entry)
+        for place, entry in enumerate(found if isinstance(found, list) else ())
+        if isinstance(entry, dict)
+    ]
+
+
 def is_number(value: Any) -> bool:
-    """Whether YAML read a number; true and false are none."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
+    """Whether YAML read a finite number; true and false are none."""
+    known = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return known and abs(value) <= sys.float_info.max
+
+
+def is_limit(slo: Mapping[str, Any], figures: Container[str]) -> bool:
+    """Whether a service level of the plan is a limit on one of these figures."""
+    below = slo.get("below_ms")
+    return str(slo.get("figure")) in figures and is_number(below) and below > 0
 
 
 def line_of(text: str, pointer: str) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from genreport.figures import latency
+from genreport.figures import latency, planned
 from genreport.figures.book import Book
 from genreport.figures.frames import Table
 from genreport.figures.layout import LevelView
@@ -41,9 +41,8 @@ def enter(book: Book, level: LevelView, *, resampled: bool) -> None:
 def _wanted(book: Book) -> dict[str, list[str]]:
     """Percentiles by latency: the usual ones, and what the plan's hypotheses are about."""
     found = {figure: list(statistics) for figure, statistics in STATISTICS.items()}
-    entries = book.round.plan.get("hypotheses")
-    for entry in entries if isinstance(entries, list) else ():
-        figure, _, statistic = str(entry.get("figure") if isinstance(entry, dict) else "").partition(".")
+    for _, entry in planned.entries(book.round.plan, "hypotheses"):
+        figure, _, statistic = str(entry.get("figure")).partition(".")
         if figure in found and statistic in latency.STATISTICS[figure][1] and statistic not in found[figure]:
             found[figure].append(statistic)
     return found

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from genreport.figures import planned
 from genreport.figures.book import Book
 from genreport.figures.frames import Table
 from genreport.figures.latency import token_notes
@@ -19,9 +20,9 @@ FAILED = "not ok and not warmup"
 UNSOUND = "not sound and not warmup"
 
 
-def enter(book: Book, level: LevelView, slos: Sequence[dict[str, Any]]) -> None:
-    """Counts and rates of a level and its repeats; `slos` are the plan's entries as sealed."""
-    slos = judged(slos)
+def enter(book: Book, level: LevelView) -> None:
+    """Counts and rates of a level and its repeats."""
+    slos = judged(book.round.plan)
     _asked(book, level)
     for scope, _, rows in level.each():
         _counts(book, scope, rows)
@@ -38,9 +39,9 @@ def enter(book: Book, level: LevelView, slos: Sequence[dict[str, Any]]) -> None:
         book.missing(f"{level.id}.goodput", "req/s", "sum(good) / sum(windows)", say("missing.no_slo"))
 
 
-def judged(slos: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def judged(plan: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The plan's service levels that a single request can be held against."""
-    return [slo for slo in slos if slo.get("figure") in LIMITED and isinstance(slo.get("below_ms"), (int, float))]
+    return [slo for _, slo in planned.entries(plan, "slos") if planned.is_limit(slo, LIMITED)]
 
 
 def _asked(book: Book, level: LevelView) -> None:

@@ -158,7 +158,8 @@ def _limits(figures: Figures, test: TestView) -> list[Held]:
     wanted, limits = searched(figures.round.plan, test), []
     for slo in slos(figures.round.plan, figures.given):
         limit = figures.ledger[limit_of(test, slo)]
-        if not limit.missing:
+        computed = any(f"{level.id}.{statistic(slo)}" in figures.ledger for level in test.levels_of(test.engines[0]))
+        if computed and not limit.missing:
             engines = (found(figures, e, test.levels_of(e), statistic(slo), limit.value) for e in test.engines)
             limits.append(Held(slo, limit, slo == wanted, tuple(engines)))
     return sorted(limits, key=lambda held: not held.searched)
