@@ -446,6 +446,13 @@ PLANS = {
 }
 
 
+@pytest.mark.parametrize("odd", [5, {"a": 1}, [4711, "the weather", None]], ids=["number", "mapping", "list"])
+def test_what_a_plan_did_not_measure_is_shown_whatever_it_is(tmp_path, odd):
+    found = pages(tmp_path, tests=(sweep(1),), plan={"not_measured": odd})
+    shown = [page for page in ("index.md", "guide/index.md") if "4711" in line(found[page])]
+    assert shown == (["index.md", "guide/index.md"] if isinstance(odd, list) else [])
+
+
 @pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
 def test_a_plan_that_holds_anything_is_read_as_far_as_it_goes(tmp_path, plan):
     made = compose_round(tmp_path / "composed", tests=(sweep(1, 2), arriving(2, requests=8)), repeats=1, plan=plan)

@@ -37,6 +37,12 @@ def entries(plan: Mapping[str, Any], key: str) -> list[tuple[int, dict[str, Any]
     ]
 
 
+def texts(plan: Mapping[str, Any], key: str) -> list[str]:
+    """The items of a list of the plan as text, whatever YAML read them as: a bare year is a number to it."""
+    found = plan.get(key)
+    return [str(item) for item in (found if isinstance(found, list) else ())]
+
+
 def is_number(value: Any) -> bool:
     """Whether YAML read a finite number; true and false are none."""
     known = isinstance(value, (int, float)) and not isinstance(value, bool)

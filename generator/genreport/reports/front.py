@@ -10,6 +10,7 @@ from typing import Any
 from genreport.comparing import Comparison
 from genreport.comparing.hypotheses import Judged
 from genreport.figures import Figures, TestView
+from genreport.figures.planned import texts
 from genreport.figures.pointers import lines_of
 from genreport.provenance import Quantity
 from genreport.reports.answers import NOTHING, Told
@@ -41,7 +42,7 @@ def page(
         "comparisons": comparisons,
         "scheduled": scheduled,
         "remembered": remembered,
-        "not_measured": figures.round.plan.get("not_measured") or [],
+        "not_measured": texts(figures.round.plan, "not_measured"),
         "unsealed": figures.round.unsealed,
         "variables": sorted(set(VARIABLE.findall(figures.round.text(PLAN)))),
         "tool": figures.round.head.tool,

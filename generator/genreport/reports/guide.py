@@ -15,6 +15,7 @@ from genreport.figures import Figures, TestView
 from genreport.figures.choosing import WAIT, on_front
 from genreport.figures.cliff import engine_scope
 from genreport.figures.fitting import CONTEXT, USERS, verdict
+from genreport.figures.planned import texts
 from genreport.figures.pricing import currency
 from genreport.places import listing_href
 from genreport.provenance import Quantity
@@ -123,7 +124,7 @@ def _context(figures: Figures, test: TestView) -> dict[str, Any]:
         "samplings": cautions.samplings(figures, test),
         "gaps": cautions.gaps(figures),
         "launch_commands": [_launch(figures, engine) for engine in test.engines],
-        "not_measured": figures.round.plan.get("not_measured") or [],
+        "not_measured": texts(figures.round.plan, "not_measured"),
         "flags": figures.flags,
         "charts": _charts(figures, test, limits, fronts),
     }
