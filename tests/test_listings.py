@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from compose import compose_round, sweep
 from genreport.places import PAGE_BYTES, Listings, derivation_href, listing_file, listing_href, page_starts, raw_file
-from genreport.site.listings import body, split, write_listings
-from genreport.site.sources import sources_index
+from genreport.site.listings import Listed, body, split, write_listings
+from genreport.site.sources import further_pages, sources_index
 
 TEMPLATES = Path(__file__).parents[1] / "templates"
 LINE = re.compile(r'<span id="L(\d+)"><a href="#L\d+" data-n="\d+"></a>(.*?)</span>(?=\n|$)', re.S)
@@ -179,3 +179,14 @@ def test_the_index_links_every_file_and_counts_them(tmp_path):
 
 def test_the_index_shows_a_hostile_round_name_as_text():
     assert "<script>" not in sources_index("<script>", [])
+
+
+def test_a_test_and_an_engine_whose_names_join_to_the_same_words_keep_a_page_and_an_anchor_each():
+    folders = ("levels/a-b/c", "levels/a/b-c", "levels/a_b/c")
+    files = [f"{folder}/c1/r{k}/requests.jsonl" for folder in folders for k in range(600)]
+    listed = [Listed(file, "ab" * 32, 1, 1) for file in files]
+    index, further = sources_index("round", listed), [name for name, _ in further_pages("round", listed, TEMPLATES)]
+    assert len(set(further)) == len(further) == len(folders)
+    assert re.findall(r'href="(index[^"]+)"', index) == further
+    anchors = re.findall(r"^## .* \{#(\S+)\}$", index, re.M)
+    assert len(set(anchors)) == len(anchors) == len(folders)

@@ -74,7 +74,12 @@ def _pages(section: str, entries: Sequence[Listed]) -> list[Rows]:
 
 
 def _page_name(section: str, place: int) -> str:
-    return f"index.{re.sub(r'[^a-z0-9_+-]+', '-', section.lower())}.{place + 1}.html"
+    return f"index.{_place(section)}.{place + 1}.html"
+
+
+def _place(section: str) -> str:
+    """A section in one word; no id of a test or an engine holds the dot between them."""
+    return re.sub(r"[^a-z0-9_+.-]+", "-", section.lower().replace("/", "."))
 
 
 def _from_to(rows: Rows) -> str:
@@ -121,7 +126,7 @@ def _table(section: str, entries: Sequence[Listed]) -> str:
 
 def _heading(section: str) -> str:
     title = _plain_heading(section.replace("levels/", "").replace("/", " · ") or say("site.the_round"))
-    anchor = re.sub(r"[^a-z0-9]+", "-", section.lower()).strip("-") or "the-round"
+    anchor = _place(section) or "the-round"
     return f"\n## {title} {{#{anchor}}}\n\n"
 
 
