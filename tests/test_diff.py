@@ -16,10 +16,12 @@ from click.testing import CliRunner
 
 from compose import LLAMA, VLLM, Engine, compose_round, lengths, sweep
 from genreport.cli import main
+from genreport.diff import markdown
 from genreport.diff.markdown import escaped
 from genreport.diff.summary import change
 from genreport.records import Failure
 from genreport.rounds import Round
+from genreport.words import say
 from test_against import noisy, recorded
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -122,6 +124,20 @@ def test_no_name_of_a_round_steers_the_terminal_and_each_stays_on_its_line(tmp_p
     assert result.output.startswith("old → new\ufffd]0;title\ufffd\n")
     assert "pack\ufffd2J\ufffdage" in result.output
     assert all(letter == "\n" or unicodedata.category(letter) != "Cc" for letter in result.output)
+
+
+def test_a_comment_without_room_for_all_says_how_much_more_there_is(runs, monkeypatch):
+    monkeypatch.chdir(runs.parent)
+    monkeypatch.setattr(markdown, "MOST", 2)
+    monkeypatch.setattr(markdown, "DIFFERENCES", 1)
+    shown = CliRunner().invoke(main, ["diff", "runs/old", "runs/slow", "--format", "md"]).output
+    told = [int(number) for number in re.findall(r"^(\d+) more lines: `--format csv` has all$", shown, re.M)]
+    of_others = int(re.search(r"^(\d+) more lines of other figures", shown, re.M)[1])
+    rows = shown.count("\n| ") - shown.count(f"| {say('diff.level')} |")
+    found = json.loads(CliRunner().invoke(main, ["diff", "runs/old", "runs/slow", "--format", "json"]).output)
+    assert rows == 4
+    assert rows + sum(told) + of_others == sum(row["verdict"] != "outside" for row in found["figures"])
+    assert f"- {len(found['environment']) - 1} more differences: `--format json` has all" in shown
 
 
 def test_escaped_text_keeps_its_letters():

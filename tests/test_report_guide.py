@@ -19,7 +19,7 @@ from compose import LLAMA, VLLM, Engine, Load, Test, compose_round, lengths, swe
 from genreport import evaluate, reports
 from genreport.display import shown
 from genreport.errors import PlanError
-from genreport.figures import Figures, compute
+from genreport.figures import Figures, compute, crossing
 from genreport.figures.answers import fingerprint
 from genreport.figures.choosing import RANGE_ENDS, compared, front, front_crossings
 from genreport.figures.crossing import loglog_at
@@ -358,6 +358,16 @@ def test_curves_that_cross_divide_the_loads(tmp_path):
         r"llamacpp-q4 delivers the most up to C = [\d.]+, vllm-bf16 delivers the most from C = [\d.]+ to 16,", text
     )
     assert re.search(r"under a p99 TTFT of [\d.]+ m?s†? llamacpp-q4 gives more, above it vllm-bf16", text)
+
+
+def test_crossings_beyond_those_that_become_figures_are_counted(tmp_path, monkeypatch):
+    monkeypatch.setattr(crossing, "MOST", 1)
+
+    def turning(engine: str, c: int, repeat: int) -> tuple[float, float]:
+        return 0.1, 0.02 if engine == "vllm-bf16" else (0.01 if c in (1, 4, 16) else 0.04)
+
+    text = page(tmp_path, latency=turning)
+    assert re.search(r"throughput over load: C = [\d.]+ and further on, 4 times in all;", text)
 
 
 def test_fronts_apart_are_said_to_have_nothing_in_common(tmp_path):

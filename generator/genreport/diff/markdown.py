@@ -11,8 +11,8 @@ from genreport.errors import printable
 from genreport.reports.against import CHANGED, Row, ranked
 from genreport.words import say
 
-# a comment has room for so many lines of the table; whoever wants more has the site
-MOST = 60
+# a comment has room for so many lines of a table, and so many differences; how many more there are is said
+MOST, DIFFERENCES = 60, 20
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>#|~])")
 
 
@@ -28,8 +28,10 @@ def lines(c: Comparison) -> Iterator[str]:
     yield from _listed(summary.hypotheses(c))
     yield from _counts(c)
     yield from _environment(c)
-    yield from _table(c, changed[:MOST], say("diff.changed"))
-    yield from _table(c, others[:MOST], say("diff.others"), folded=True)
+    yield from _table(c, changed, say("diff.changed"))
+    yield from _table(c, others, say("diff.others"), folded=True)
+    if left := len(rows) - len(changed) - len(others):
+        yield from ("", say("diff.more", count=f"{left:,}"))
     yield from _listed(summary.apart(c))
 
 
@@ -59,10 +61,12 @@ def _environment(c: Comparison) -> Iterator[str]:
     found = list(summary.differences(c))
     if found:
         yield ""
-    for d in found[:20]:
+    for d in found[:DIFFERENCES]:
         old, new = (escaped(summary.side(d, text)) for text in (d.old, d.new))
         blocks = f" – **{say('diff.blocks')}**" if d.blocks else ""
         yield f"- {escaped(f'{d.scope} {d.topic} {d.name}'.strip())}: {old} → {new}{blocks}"
+    if len(found) > DIFFERENCES:
+        yield f"- {say('diff.more_differences', count=f'{len(found) - DIFFERENCES:,}')}"
 
 
 def _table(c: Comparison, rows: Sequence[Row], title: str, *, folded: bool = False) -> Iterator[str]:
@@ -75,8 +79,11 @@ def _table(c: Comparison, rows: Sequence[Row], title: str, *, folded: bool = Fal
              say("diff.interval_95"), say("diff.visible"), say("diff.verdict"))  # fmt: skip
     yield f"| {' | '.join(names)} |"
     yield "|---|---|--:|--:|--:|--:|--:|---|"
-    for row in rows:
+    for row in rows[:MOST]:
         yield f"| {' | '.join(_cells(c, row))} |"
+    if len(rows) > MOST:
+        yield ""
+        yield say("diff.more_rows", count=f"{len(rows) - MOST:,}")
     if folded:
         yield ""
         yield "</details>"

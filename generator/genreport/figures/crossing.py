@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import count, takewhile
 
 import numpy as np
 
 from genreport.display import digits
 from genreport.figures.book import Absent, Book
 from genreport.figures.layout import LevelView, TestView
+from genreport.provenance import Ledger, Quantity
 from genreport.words import say
 
 # crossings of two curves that become figures; where there are more, their count is one too
@@ -58,6 +60,11 @@ def ratio(challenger: float, baseline: float) -> float:
 def step_ratio(baseline: float, challenger: float) -> float:
     """How many times shorter the challenger's step is than the baseline's."""
     return baseline / challenger
+
+
+def met(ledger: Ledger, prefix: str) -> list[Quantity]:
+    """The crossings that a ledger holds as `prefix1`, `prefix2` and so on; where there is none, one that says why."""
+    return list(takewhile(lambda q: q is not None, (ledger.get(f"{prefix}{k}") for k in count(1))))
 
 
 def enter_pair(book: Book, test: TestView, a: str, b: str) -> None:

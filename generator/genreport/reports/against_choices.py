@@ -10,6 +10,7 @@ from itertools import combinations
 from genreport.comparing import Comparison
 from genreport.figures import Figures, TestView
 from genreport.figures.choosing import Slo
+from genreport.figures.crossing import met
 from genreport.provenance import Quantity
 from genreport.reports.choices import Cell, Choice, Chooser
 
@@ -145,5 +146,4 @@ def _found(c: Comparison, prefix: str, test: TestView, a: str, b: str, name: str
     """All crossings of two engines, whichever of them their round names first; one that is missing says why."""
     scopes = [f"{prefix}pair.{test.id}.{x}.{y}.{name}" for x, y in ((a, b), (b, a))]
     scope = next((scope for scope in scopes if f"{scope}1" in c.new.ledger), scopes[0])
-    found = (c.new.ledger.get(f"{scope}{k}") for k in range(1, 100))
-    yield from (q for q in found if q is not None)
+    yield from met(c.new.ledger, scope)

@@ -8,6 +8,7 @@ from itertools import combinations, pairwise
 
 from genreport.figures import Figures, LevelView, TestView
 from genreport.figures.choosing import RANGE_ENDS, Fronts, Slo, common, compared, slos
+from genreport.figures.crossing import met
 from genreport.provenance import Quantity
 
 # what a flag does to the throughput of its level, where that is known
@@ -220,8 +221,8 @@ class Chooser:
         """Where the curves of two levels' winners meet between those levels."""
         a, b = sorted((before.engine, after.engine), key=self.test.engines.index)
         scope, low, high = f"pair.{self.test.id}.{a}.{b}", before.load.value, after.load.value
-        found = (self.fig(f"{scope}.cross{k}") for k in range(1, 100))
-        inside = (q for q in found if q is not None and not q.missing and low <= q.value <= high)
+        found = met(self.figures.ledger, f"{scope}.cross")
+        inside = (q for q in found if not q.missing and low <= q.value <= high)
         return next(inside, None)
 
     # ---- along the fronts

@@ -10,6 +10,7 @@ from typing import Any
 from genreport.comparing import Comparison
 from genreport.comparing.hypotheses import Judged
 from genreport.figures import Figures, TestView
+from genreport.figures.crossing import met
 from genreport.figures.planned import texts
 from genreport.figures.pointers import lines_of
 from genreport.provenance import Quantity
@@ -119,18 +120,15 @@ def _crossings(figures: Figures, test: TestView | None) -> list[tuple[str, list[
         return []
     base, *others = test.engines
     return [
-        (other, _found(figures, f"pair.{test.id}.{base}.{other}")) for other in others if _both(figures, test, other)
+        (other, met(figures.ledger, f"pair.{test.id}.{base}.{other}.cross"))
+        for other in others
+        if _both(figures, test, other)
     ]
 
 
 def _both(figures: Figures, test: TestView, other: str) -> bool:
     shared = test.shared(test.engines[0], other)
     return sum(not any(_missing(figures.ledger[f"{v.id}.output_throughput"]) for v in pair) for pair in shared) > 1
-
-
-def _found(figures: Figures, scope: str) -> list[Quantity]:
-    crossings = (figures.ledger.get(f"{scope}.cross{k}") for k in range(1, 10))
-    return [q for q in crossings if q is not None]
 
 
 def _missing(q: Quantity | None) -> bool:

@@ -14,6 +14,7 @@ from genreport.display import shown
 from genreport.figures import Figures, TestView
 from genreport.figures.choosing import WAIT, on_front
 from genreport.figures.cliff import engine_scope
+from genreport.figures.crossing import met
 from genreport.figures.fitting import CONTEXT, USERS, verdict
 from genreport.figures.planned import texts
 from genreport.figures.pricing import currency
@@ -146,8 +147,7 @@ def _crossings(figures: Figures, test: TestView) -> list[tuple[str, list[Quantit
 
 
 def _found(figures: Figures, prefix: str) -> list[Quantity]:
-    found = (figures.ledger.get(f"{prefix}{k}") for k in range(1, 100))
-    return [q for q in found if q is not None and not q.missing]
+    return [q for q in met(figures.ledger, prefix) if not q.missing]
 
 
 def _use(

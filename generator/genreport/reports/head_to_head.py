@@ -12,7 +12,7 @@ from genreport.charts import effects as effect_charts
 from genreport.charts import lanes as lane_charts
 from genreport.charts import waves as wave_charts
 from genreport.figures import Figures, LevelView, TestView, effects, steady, waves
-from genreport.figures.crossing import RATIOS
+from genreport.figures.crossing import RATIOS, met
 from genreport.provenance import Quantity
 from genreport.records import LaunchFacts
 from genreport.reports import anomalies, lane_rows, memory
@@ -111,7 +111,7 @@ def _page(figures: Figures, test: TestView, base: str, other: str) -> Page:
             if (found := _silent(figures, pairs, engine, side))
         ],
         "repeated": any(_value(figures, f"{pair.base}.output_throughput.min") is not None for pair in measured),
-        "crossings": _crossings(figures, scope),
+        "crossings": met(figures.ledger, f"{scope}.cross"),
         "crossing_case": _crossing_case(figures, scope, measured),
         "tallies": [_tally(figure, ratio, base, pairs) for ratio, figure in RATIOS.items() if figure in BETTER],
         "groups": _groups(figures, base, other),
@@ -192,18 +192,13 @@ def _silent(figures: Figures, pairs: list[Pairing], engine: str, side: str) -> S
     return Silent(engine, side, completed=any(_value(figures, f"{scope}.completed") for scope in scopes))
 
 
-def _crossings(figures: Figures, scope: str) -> list[Quantity]:
-    found = (figures.ledger.get(f"{scope}.cross{k}") for k in range(1, 10))
-    return [q for q in found if q is not None]
-
-
 def _crossing_case(figures: Figures, scope: str, measured: list[Pairing]) -> str:
     """How two throughput curves stand to each other: crosses, same, ahead throughout, or unknown."""
     if len(measured) < 2:
         return "unknown"
     if not any(pair.winners["output_throughput"] for pair in measured):
         return "same"
-    found = _crossings(figures, scope)
+    found = met(figures.ledger, f"{scope}.cross")
     return "crosses" if found and not found[0].missing else "ahead"
 
 
