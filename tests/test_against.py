@@ -385,3 +385,10 @@ def test_an_engine_keeps_its_colour_over_both_rounds_though_it_was_renamed(compa
     held = first.context["charts"]["throughput"].spec["datasets"].values()
     colours = {(row["engine"], row["colour"]) for some in held for row in some}
     assert {colour for engine, colour in colours if engine.startswith("vllm")} == {"1"}
+
+
+def test_a_flag_on_a_chart_is_called_as_on_every_page(compared):
+    (first, *_) = against.pages(compared(new={"prefix_hits": 0.5}))
+    held = first.context["charts"]["throughput"].spec["datasets"].values()
+    flags = {row.get("flag") for some in held for row in some if row["round"] == "new"}
+    assert flags - {None, ""} == {"prefix cache hits"}

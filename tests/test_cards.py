@@ -125,11 +125,15 @@ def test_the_audit_agrees_with_every_kind_of_card():
 
 def test_hostile_text_stays_text():
     evil = '</script><img src=x onerror=alert(1)>"\\\u2028`${1}'
-    q = quantity(sources=(Line(FILE, 1, evil),), notes=("odd_note",), formula=evil)
+    q = quantity(sources=(Line(FILE, 1, evil),), notes=("by_model",), formula=evil)
     found = cards(q)
     assert found["figures"][q.id]["formula"] == evil
-    assert found["notes"] == {"odd_note": "odd note"}
     assert audited(q) == []
+
+
+def test_a_note_without_words_is_an_error_and_no_text_made_up():
+    with pytest.raises(KeyError, match="odd_note"):
+        cards(quantity(notes=("odd_note",)))
 
 
 def test_the_same_figures_give_the_same_bytes():

@@ -80,7 +80,7 @@ def head_problems(found: Plain, manifest: Manifest) -> Iterator[str]:
         if manifest.columns.get(name) != text:
             yield f"defines {name} as {text!r}, the manifest as {manifest.columns.get(name)!r}"
     for note, text in found["notes"].items():
-        if text != catalogue()["note"].get(note, note.replace("_", " ")):
+        if text != catalogue()["note"].get(note):
             yield f"has other words for the note {note} than the catalogue"
 
 

@@ -14,6 +14,7 @@ from genreport.figures.latency import GRID
 from genreport.places import derivation_href
 from genreport.provenance import Ledger, Quantity, Rows
 from genreport.reports.rows import Row
+from genreport.words import say
 
 Levels = Sequence[tuple[str, str]]  # engine, scope of a level in its own round
 # places of the grid that a curve over another curve is drawn through: every tenth percentile, and the whole tail
@@ -73,7 +74,7 @@ class Side:
         }  # fmt: skip
 
     def _flag(self, scope: str) -> str:
-        return next((flag.kind.replace("_", " ") for flag in self.figures.flags if flag.scope == scope), "")
+        return next((say(f"flag.{flag.kind}") for flag in self.figures.flags if flag.scope == scope), "")
 
     def _records(self, id: str) -> str:
         """The level's records in its own round where the figure selects rows, else its derivation there."""

@@ -14,7 +14,7 @@ from typing import Any
 from genreport.places import derivation_group
 from genreport.provenance import COLUMNS, Foreign, Ledger, Line, Lines, Pointer, Quantity, Rows, Samples, Source
 from genreport.site.listings import Listed
-from genreport.words import catalogue
+from genreport.words import catalogue, say
 
 CALL = "genreportFigures"
 # a card is small: a figure with more places, inputs or values of an input opens its derivation for the others
@@ -38,7 +38,7 @@ def script(round_name: str, ledger: Ledger, listed: Iterable[Listed], shown: Ite
         "groups": list(cards.groups),
         "texts": list(cards.texts),
         "columns": _columns([ledger[id] for id in cards.shown]),
-        "notes": {note: _words(note) for id in cards.shown for note in ledger[id].notes},
+        "notes": {note: say(f"note.{note}") for id in cards.shown for note in ledger[id].notes},
         "words": catalogue()["card"],
         "figures": figures,
     }
@@ -116,10 +116,6 @@ def _columns(figures: list[Quantity]) -> dict[str, str]:
     """Definitions of the request columns that the formulas name."""
     text = " ".join(q.formula for q in figures if any(isinstance(s, Rows) for s in q.sources))
     return {name: COLUMNS[name] for name in COLUMNS if re.search(rf"\b{name}\b", text)}
-
-
-def _words(note: str) -> str:
-    return catalogue()["note"].get(note, note.replace("_", " "))
 
 
 class _Numbers(dict[str, int]):
