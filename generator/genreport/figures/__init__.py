@@ -39,7 +39,7 @@ from genreport.figures import (
 )
 from genreport.figures.book import Book
 from genreport.figures.flags import Flag
-from genreport.figures.layout import EngineView, Finding, LevelView, TestView
+from genreport.figures.layout import EngineView, Finding, LevelView, TestView, engine_scope, kind_of
 from genreport.figures.limits import Limit
 from genreport.places import Listings
 from genreport.provenance import Ledger
@@ -110,15 +110,14 @@ def compute(
         memory.enter(book, engine)
         kv.enter_engine(book, engine)
     names = [engine.id for engine in starts if engine.id == engine.engine]
-    scopes = {engine.launch.rsplit("/", 1)[0]: f"engine.{engine.id}" for engine in starts}
-    kept = [level for level in layout.levels(round) if _level(book, level, scopes, findings, resampled)]
+    kept = [level for level in layout.levels(round) if _level(book, level, starts, findings, resampled)]
     tests = layout.tests(kept, names)
-    raised = [flag for test in tests for flag in _test(book, test, scopes, given)]
+    raised = [flag for test in tests for flag in _test(book, test, starts, given)]
     cliff.enter(book, tests, starts)
-    length.enter(book, tests, lambda level: _scope(level, scopes))
+    length.enter(book, tests, lambda level: engine_scope(starts, level))
     guide.enter(book, tests, starts, given)
     for engine in starts:
-        own = [level for level in kept if _scope(level, scopes) == f"engine.{engine.id}"]
+        own = [level for level in kept if engine_scope(starts, level) == f"engine.{engine.id}"]
         memory.enter_measured(book, engine, own)
         raised += flags.of_engine(book, engine, own)
     return Figures(
@@ -127,18 +126,15 @@ def compute(
     )  # fmt: skip
 
 
-def _scope(level: LevelView, scopes: dict[str, str]) -> str:
-    """Where the figures of the engine's start that served a level stand."""
-    return scopes.get(level.repeats[0].facts.launch.rsplit("/", 1)[0], f"engine.{level.engine}")
-
-
-def _level(book: Book, light: LevelView, scopes: dict[str, str], findings: list[Finding], resampled: bool) -> bool:
+def _level(
+    book: Book, light: LevelView, starts: Sequence[EngineView], findings: list[Finding], resampled: bool
+) -> bool:
     """Enters the figures of one level; its requests are let go of afterwards."""
     level = layout.loaded(book.round, light, findings)
     if level is None:
         return False
     launch = book.round.launches.get(level.repeats[0].facts.launch)
-    kind, engine = launch.kind if launch else "openai", _scope(level, scopes)
+    kind, engine = kind_of(book.round, level), engine_scope(starts, level)
     throughput.enter(book, level)
     latency.enter(book, level)
     repeats.enter(book, level, resampled=resampled)
@@ -159,14 +155,14 @@ def _level(book: Book, light: LevelView, scopes: dict[str, str], findings: list[
     return True
 
 
-def _test(book: Book, test: TestView, scopes: dict[str, str], given: Sequence[Limit]) -> list[Flag]:
+def _test(book: Book, test: TestView, starts: Sequence[EngineView], given: Sequence[Limit]) -> list[Flag]:
     _totals(book, test)
     raised = []
     for engine in test.engines:
         levels = test.levels_of(engine)
         sweep = test.kind == "concurrency"
         if sweep:
-            _sweep(book, f"{test.id}.{engine}", levels, _scope(levels[0], scopes))
+            _sweep(book, f"{test.id}.{engine}", levels, engine_scope(starts, levels[0]))
         for before, level in zip((None, *levels), levels, strict=False):
             raised += flags.of_level(book, level, before if sweep else None)
     for challenger in test.engines[1:]:

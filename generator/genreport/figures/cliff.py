@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from genreport.figures import capacity, cliff_counts, cliff_time
 from genreport.figures.book import Absent, Book
-from genreport.figures.layout import EngineView, LevelView, TestView
-from genreport.rounds import Round
+from genreport.figures.layout import EngineView, LevelView, TestView, engine_scope, kind_of
 from genreport.words import say
 
 # name of the ratio -> the figure of both shapes that it divides
@@ -53,19 +52,6 @@ def by_length(levels: Sequence[LevelView]) -> list[LevelView]:
 def over(level: LevelView, normal: LevelView) -> str:
     """Scope of the ratios of a longer shape to the normal one."""
     return f"{level.id}.over.{normal.name}"
-
-
-def engine_scope(starts: Sequence[EngineView], level: LevelView) -> str:
-    """Where the figures of the engine's start that served a level stand."""
-    folder = level.repeats[0].facts.launch.rsplit("/", 1)[0]
-    own = (start.id for start in starts if start.launch.rsplit("/", 1)[0] == folder)
-    return f"engine.{next(own, level.engine)}"
-
-
-def kind_of(round: Round, level: LevelView) -> str:
-    """Kind of the engine that served a level."""
-    launch = round.launches.get(level.repeats[0].facts.launch)
-    return launch.kind if launch else "openai"
 
 
 def oversubscription(c: float, input: float, output: float, pool: float) -> float:

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from genreport.figures import answers, choosing, fitting, pricing
 from genreport.figures.book import Book
-from genreport.figures.cliff import engine_scope
-from genreport.figures.layout import EngineView, TestView
+from genreport.figures.layout import EngineView, TestView, engine_scope
 from genreport.figures.limits import Limit
 from genreport.rounds import MACHINE
 

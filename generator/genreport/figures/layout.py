@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -101,6 +101,19 @@ def engines(round: Round) -> list[EngineView]:
         for name, launch in sorted(extra.items())
         if launch not in own.values()
     ]
+
+
+def engine_scope(starts: Sequence[EngineView], level: LevelView) -> str:
+    """Where the figures of the engine's start that served a level stand."""
+    folder = level.repeats[0].facts.launch.rsplit("/", 1)[0]
+    own = (start.id for start in starts if start.launch.rsplit("/", 1)[0] == folder)
+    return f"engine.{next(own, level.engine)}"
+
+
+def kind_of(round: Round, level: LevelView) -> str:
+    """Kind of the engine that served a level."""
+    launch = round.launches.get(level.repeats[0].facts.launch)
+    return launch.kind if launch else "openai"
 
 
 def levels(round: Round) -> list[LevelView]:

@@ -9,7 +9,7 @@ import json
 
 from genreport.figures import Figures, TestView
 from genreport.figures.choosing import WAIT
-from genreport.figures.cliff import engine_scope
+from genreport.figures.layout import engine_scope
 from genreport.figures.pricing import KEYS, SCOPE
 from genreport.provenance import Quantity
 from genreport.reports.choices import Choice

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from genreport.figures import Figures, Flag, LevelView, TestView
-from genreport.figures.cliff import engine_scope
+from genreport.figures.layout import engine_scope
 from genreport.reports.choices import Chooser
 from genreport.reports.page import placed
 

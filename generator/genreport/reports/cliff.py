@@ -9,7 +9,8 @@ from typing import Any
 from genreport.charts import cliff as drawings
 from genreport.display import shown
 from genreport.figures import Figures, LevelView, TestView
-from genreport.figures.cliff import by_length, engine_scope, kind_of, over
+from genreport.figures.cliff import by_length, over
+from genreport.figures.layout import engine_scope, kind_of
 from genreport.provenance import Samples
 from genreport.reports import cliff_rows
 from genreport.reports.page import Drawn, Page

@@ -13,9 +13,9 @@ from genreport.comparing.hypotheses import Judged
 from genreport.display import shown
 from genreport.figures import Figures, TestView
 from genreport.figures.choosing import WAIT, on_front
-from genreport.figures.cliff import engine_scope
 from genreport.figures.crossing import met
 from genreport.figures.fitting import CONTEXT, USERS, verdict
+from genreport.figures.layout import engine_scope
 from genreport.figures.planned import texts
 from genreport.figures.pricing import currency
 from genreport.places import listing_href

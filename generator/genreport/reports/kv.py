@@ -9,6 +9,7 @@ from genreport.charts import Chart
 from genreport.charts import kv as drawings
 from genreport.display import shown
 from genreport.figures import Figures, LevelView, TestView
+from genreport.figures.layout import engine_scope, kind_of
 from genreport.figures.length import aligned
 from genreport.provenance import Quantity
 from genreport.reports.kv_rows import LengthRows
@@ -78,15 +79,15 @@ def page(figures: Figures) -> Page:
 
 def _side(figures: Figures, test: TestView, engine: str) -> Side:
     fig, scope, levels = figures.ledger.get, f"{test.id}.{engine}", test.levels_of(engine)
-    ids = tuple(level.id for level in levels)
+    ids, start = tuple(level.id for level in levels), engine_scope(figures.starts, levels[0])
     walled = [id for id in ids if not any(_missing(fig(f"{id}.{share}")) for share in ("mbu", "mfu"))]
     nearer = [_nearer(fig(f"{id}.mbu"), fig(f"{id}.mfu")) for id in walled]
     above = _above(figures, _both_sweeps(figures, test, engine))
     return Side(
         engine=engine,
-        kind=_kind(figures, levels[0]),
+        kind=kind_of(figures.round, levels[0]),
         scope=scope,
-        start=_start(figures, levels[0]),
+        start=start,
         levels=ids,
         measured=tuple(id for id in ids if fig(f"{id}.completed").value),
         sampled=any(not _missing(fig(f"{id}.{name}")) for id in ids for name in SAMPLED),
@@ -96,7 +97,7 @@ def _side(figures: Figures, test: TestView, engine: str) -> Side:
         wall=_wall_case(nearer),
         nearer=(nearer[0], nearer[-1]) if nearer else ("", ""),
         walled=(walled[0], walled[-1]) if walled else None,
-        ceiling=_ceiling_case(fig(f"{_start(figures, levels[0])}.flops_ceiling"), above),
+        ceiling=_ceiling_case(fig(f"{start}.flops_ceiling"), above),
         above=tuple(f"{id}.{share}" for id, share in above),
         alignment=_alignment_case([fig(f"{scope}.alignment_{share}") for share in ("mbu", "mfu")]),
         aligned=tuple(_aligned(figures, scope, engine, test)),
@@ -161,18 +162,6 @@ def _aligned(figures: Figures, scope: str, engine: str, test: TestView) -> Itera
                 tokens = figures.ledger[f"{level.id}.tokens_per_iteration"].value
                 found.append((tokens, Aligned(sweep.id, level.id, other)))
     return (each for _, each in sorted(found, key=lambda pair: pair[0]))
-
-
-def _start(figures: Figures, level: LevelView) -> str:
-    """Scope of the engine start that served a level."""
-    launch = level.repeats[0].facts.launch.rpartition("/")[0]
-    found = (start.id for start in figures.starts if start.launch.rpartition("/")[0] == launch)
-    return f"engine.{next(found, level.engine)}"
-
-
-def _kind(figures: Figures, level: LevelView) -> str:
-    launch = figures.round.launches.get(level.repeats[0].facts.launch)
-    return launch.kind if launch else "openai"
 
 
 def _missing(q: Quantity | None) -> bool:

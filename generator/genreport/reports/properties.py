@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from genreport.figures import Figures, TestView
 from genreport.figures.choosing import common
-from genreport.figures.cliff import by_length, engine_scope, over
+from genreport.figures.cliff import by_length, over
+from genreport.figures.layout import engine_scope
 from genreport.reports.choices import Chooser
 
 # property -> figure of the first or last common level ("first:", "last:"), of the sweep or of the engine; which is better;
