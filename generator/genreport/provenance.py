@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from genreport.errors import GenreportError
 
@@ -200,6 +201,11 @@ class Ledger:
 
     def get(self, id: str) -> Quantity | None:
         return self._entries.get(id)
+
+    def value(self, id: str) -> Any:
+        """A figure's value; `None` where it is missing or unknown."""
+        found = self.get(id)
+        return None if found is None else found.value
 
     def __iter__(self) -> Iterator[Quantity]:
         return iter(self._entries.values())

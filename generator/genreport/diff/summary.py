@@ -73,8 +73,7 @@ def level(row: Row) -> str:
 
 def value(c: Comparison, id: str) -> float | None:
     """A figure's value in the later round's ledger, where there is one."""
-    q = c.new.ledger.get(id)
-    return None if q is None else q.value
+    return c.new.ledger.value(id)
 
 
 def text(c: Comparison, id: str) -> str:

@@ -73,6 +73,11 @@ class Figures:
         return {engine: str(place) for place, engine in enumerate(dict.fromkeys((*self.palette, *self.engines)), 1)}
 
     @property
+    def sweep(self) -> TestView | None:
+        """The first concurrency sweep, which most pages are about."""
+        return next((test for test in self.tests if test.kind == "concurrency"), None)
+
+    @property
     def for_pages(self) -> Figures:
         """The same with no more levels than pages can show, and the flags of those."""
         left = {level.id for test in self.tests for levels in test.levels.values() for level in levels}

@@ -39,8 +39,7 @@ class Book:
 
     def value(self, id: str) -> Any:
         """A figure's value, `None` where it is missing or was never entered."""
-        found = self.ledger.get(id)
-        return None if found is None else found.value
+        return self.ledger.value(id)
 
     def observed(self, ids: Iterable[str]) -> list[str]:
         """Those of the ids that have a value."""

@@ -49,11 +49,11 @@ def choose(ledger: Ledger, test: TestView, a: str, b: str) -> Chosen | None:
     both = [pair for pair in test.shared(a, b) if all(_drawn(ledger, level) for level in pair)]
     if not both:
         return None
-    stalls = [max(_value(ledger, f"{level.id}.stall_share") or 0 for level in pair) for pair in both]
+    stalls = [max(ledger.value(f"{level.id}.stall_share") or 0 for level in pair) for pair in both]
     if max(stalls) < WORTH:
         return Chosen(*both[-1], "load", None)
     base, other = both[stalls.index(max(stalls))]
-    staller = max((base, other), key=lambda level: _value(ledger, f"{level.id}.stall_share") or 0)
+    staller = max((base, other), key=lambda level: ledger.value(f"{level.id}.stall_share") or 0)
     return Chosen(base, other, "stalls", staller.engine)
 
 
@@ -63,12 +63,7 @@ def lanes_of(ledger: Ledger, level: LevelView) -> str:
 
 
 def _drawn(ledger: Ledger, level: LevelView) -> Level | None:
-    return next((r for r in level.repeats if _value(ledger, f"{level.repeat_id(r)}.completed")), None)
-
-
-def _value(ledger: Ledger, id: str) -> float | None:
-    found = ledger.get(id)
-    return None if found is None else found.value
+    return next((r for r in level.repeats if ledger.value(f"{level.repeat_id(r)}.completed")), None)
 
 
 def _lanes(book: Book, level: LevelView) -> None:

@@ -145,7 +145,7 @@ def _context(c: Comparison, rows: Sequence[Row], judged: Sequence[Any]) -> dict[
         "changed_at": [(d, _at(c, d.old_at, old=True), _at(c, d.new_at)) for d in c.environment if not d.same],
         "unchanged_of": _grouped(d for d in c.environment if d.same),
         "unfinished": [(f.round.name, f.round.unsealed) for f in (c.old, c.new) if f.round.unsealed],
-        "counted": [verdict for verdict in COUNTED if _value(c, c.count(verdict))],
+        "counted": [verdict for verdict in COUNTED if c.new.ledger.value(c.count(verdict))],
         "sharpness": _sharpness(c, rows),
         "judged": [found for found in judged if found.entry.get("against_round") == c.name],
         "apart": {state: [pair for pair in c.levels if pair.state == state] for state in APART},
@@ -238,11 +238,6 @@ def _grouped(found: Iterable[Difference]) -> list[tuple[str, str, list[Differenc
     return [(topic, scope, some) for (topic, scope), some in groups.items()]
 
 
-def _value(c: Comparison, id: str) -> float | None:
-    q = c.new.ledger.get(id)
-    return None if q is None else q.value
-
-
 # ------------------------------------------------------------------------------------- charts and their tables
 
 
@@ -284,7 +279,7 @@ def _top(c: Comparison) -> list[LevelPair]:
 
 def _front(side: Side, levels: Levels) -> Levels:
     """Those levels that are on their engine's front, by rising wait."""
-    test = next((test for test in side.figures.tests if test.kind == "concurrency"), None)
+    test = side.figures.sweep
     kept = (
         [(e, level.id) for e in test.engines for level in on_front(side.figures.ledger, test.levels_of(e))]
         if test

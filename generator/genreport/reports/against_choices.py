@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 
 from genreport.comparing import Comparison
-from genreport.figures import Figures, TestView
+from genreport.figures import TestView
 from genreport.figures.choosing import Slo
 from genreport.figures.crossing import met
 from genreport.provenance import Quantity
@@ -50,7 +50,7 @@ class Crossed:
 
 def chosen(c: Comparison) -> list[Chosen]:
     """A row a limit and one for the peaks; none where the sweeps are of other engines, or of one alone."""
-    tests = [_sweep(figures) for figures in (c.old, c.new)]
+    tests = [figures.sweep for figures in (c.old, c.new)]
     names = _names(c)
     if None in tests or {names.get(e) for e in tests[0].engines} != set(tests[1].engines) or len(tests[1].engines) < 2:
         return []
@@ -59,10 +59,6 @@ def chosen(c: Comparison) -> list[Chosen]:
     new = {_key(choice): choice for choice in now.by_limit()}
     rows = [_row(c, old.get(key), new.get(key)) for key in dict.fromkeys([*new, *old])]
     return [*rows, _row(c, _borrowed(c, then.at_peak(), names), now.at_peak())]
-
-
-def _sweep(figures: Figures) -> TestView | None:
-    return next((test for test in figures.tests if test.kind == "concurrency"), None)
 
 
 def _names(c: Comparison) -> dict[str, str]:
@@ -124,7 +120,7 @@ def _firm(c: Comparison, choice: Choice) -> bool:
 
 def crossed(c: Comparison) -> list[Crossed]:
     """Every pair of engines that both rounds have in their sweeps."""
-    tests = [_sweep(figures) for figures in (c.old, c.new)]
+    tests = [figures.sweep for figures in (c.old, c.new)]
     if None in tests:
         return []
     called = {new: old for old, new in _names(c).items() if old in tests[0].engines}

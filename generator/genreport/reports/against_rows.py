@@ -97,5 +97,5 @@ def sides(c: Comparison) -> tuple[Side, Side]:
 
 def sweep(figures: Figures) -> Iterable[tuple[str, str]]:
     """Engine and scope of every level of the round's first concurrency sweep."""
-    test = next((test for test in figures.tests if test.kind == "concurrency"), None)
+    test = figures.sweep
     return [(e, level.id) for e in test.engines for level in test.levels_of(e)] if test else []

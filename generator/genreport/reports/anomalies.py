@@ -84,29 +84,29 @@ def _anomaly(figures: Figures, level: LevelView, before: LevelView | None) -> An
 
 def _unexpected(figures: Figures, id: str, before: str | None) -> Iterator[Seen]:
     """What breaks an expectation: repeats agree, TTFT grows with the load, a fuller step is not a shorter one."""
-    if (_value(figures, f"{id}.repeat_spread") or 0) > UNSTEADY:
+    if (figures.ledger.value(f"{id}.repeat_spread") or 0) > UNSTEADY:
         yield Seen("unsteady", tuple(f"{id}.{name}" for name in ("output_throughput.min", "output_throughput.max",
                                                                  "repeat_spread")))  # fmt: skip
-    if before and (_value(figures, f"{id}.ttft_over_load") or 0) > JUMP:
+    if before and (figures.ledger.value(f"{id}.ttft_over_load") or 0) > JUMP:
         yield Seen("ttft_jump", (f"{before}.ttft.p50", f"{id}.ttft.p50", f"{id}.ttft_over_load"))
     if before and _shorter(figures, id, before):
         yield Seen("itl_falls", (f"{before}.itl.p50", f"{id}.itl.p50", f"{id}.itl_over_before"))
-    low, high = (_value(figures, f"{id}.graph_reuse.{end}") for end in ("min", "max"))
+    low, high = (figures.ledger.value(f"{id}.graph_reuse.{end}") for end in ("min", "max"))
     if low is not None and high is not None and high - low > REUSE_APART:
         yield Seen("reuse_apart", (f"{id}.graph_reuse.min", f"{id}.graph_reuse.max"))
 
 
 def _shorter(figures: Figures, id: str, before: str) -> bool:
     """Whether every repeat's ITL p50 is below those of the level before; with one repeat, by more than noise may be."""
-    if _value(figures, f"{id}.repeat_spread") is None or _value(figures, f"{before}.repeat_spread") is None:
-        return (_value(figures, f"{id}.itl_over_before") or 1) < 1 - SPREAD_OF_ONE
-    longest, shortest = _value(figures, f"{id}.itl.p50.max"), _value(figures, f"{before}.itl.p50.min")
+    if figures.ledger.value(f"{id}.repeat_spread") is None or figures.ledger.value(f"{before}.repeat_spread") is None:
+        return (figures.ledger.value(f"{id}.itl_over_before") or 1) < 1 - SPREAD_OF_ONE
+    longest, shortest = figures.ledger.value(f"{id}.itl.p50.max"), figures.ledger.value(f"{before}.itl.p50.min")
     return longest is not None and shortest is not None and longest < shortest
 
 
 def _causes(figures: Figures, id: str) -> Iterator[tuple[str, Cause]]:
     """Every cause that the round can speak about, with its verdict for one level."""
-    itl = _value(figures, f"{id}.itl.p50")
+    itl = figures.ledger.value(f"{id}.itl.p50")
     yield "client", _held(figures, f"{id}.client_lag.p99", lambda lag: itl is not None and lag > LAG * itl)
     yield "failed", _held(figures, f"{id}.failed", lambda failed: failed > 0)
     yield "short", _held(figures, f"{id}.short_outputs", lambda short: short > 0)
@@ -118,17 +118,12 @@ def _causes(figures: Figures, id: str) -> Iterator[tuple[str, Cause]]:
 
 
 def _held(figures: Figures, figure: str, against) -> Cause:
-    value = _value(figures, figure)
+    value = figures.ledger.value(figure)
     return Cause(figure, "unknown" if value is None else "in" if against(value) else "out")
 
 
 def _prefix(figures: Figures, id: str) -> Cause:
     """Hits in a prefix cache; a cache that was asked nothing is off."""
-    if _value(figures, f"{id}.prefix_hit_share") is None and _value(figures, f"{id}.prefix_queries") == 0:
+    if figures.ledger.value(f"{id}.prefix_hit_share") is None and figures.ledger.value(f"{id}.prefix_queries") == 0:
         return Cause(f"{id}.prefix_queries", "out")
     return _held(figures, f"{id}.prefix_hit_share", lambda share: share > PREFIX_HITS)
-
-
-def _value(figures: Figures, id: str) -> float | None:
-    found = figures.ledger.get(id)
-    return None if found is None else found.value

@@ -63,7 +63,7 @@ def told(figures: Figures, reports: Sequence[Page]) -> Told:
 
 
 def _chosen(figures: Figures) -> dict[str, Any]:
-    test = next((test for test in figures.tests if test.kind == "concurrency"), None)
+    test = figures.sweep
     if test is None:
         return {}
     chooser = Chooser(figures, test)

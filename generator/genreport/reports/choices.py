@@ -100,8 +100,7 @@ class Chooser:
 
     def value(self, id: str) -> float | None:
         """A figure's value; `None` where it is missing or unknown."""
-        q = self.fig(id)
-        return None if q is None else q.value
+        return self.figures.ledger.value(id)
 
     # ---- at a service level
 

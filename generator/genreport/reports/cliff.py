@@ -152,8 +152,7 @@ class _Teller:
     over: str
 
     def value(self, id: str) -> float | None:
-        q = self.figures.ledger.get(id)
-        return None if q is None else q.value
+        return self.figures.ledger.value(id)
 
     def of(self, *names: str) -> list[Any]:
         return [self.value(f"{self.level}.{name}") for name in names]

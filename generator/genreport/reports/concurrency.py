@@ -54,7 +54,7 @@ class Sweep:
 
 def page(figures: Figures) -> Page:
     """The page of the round's first concurrency sweep; without one, the page says how to measure it."""
-    test = next((test for test in figures.tests if test.kind == "concurrency"), None)
+    test = figures.sweep
     if test is None:
         return Page("concurrency/index.md", "not-measured.md", {"kind": "concurrency", "number": "01"})
     sweeps = [_sweep(figures, test, engine) for engine in test.engines if test.levels_of(engine)]

@@ -10,6 +10,7 @@ from typing import Any
 from genreport.comparing import Comparison
 from genreport.comparing.hypotheses import Judged
 from genreport.figures import Figures, TestView
+from genreport.figures.choosing import common
 from genreport.figures.crossing import met
 from genreport.figures.planned import texts
 from genreport.figures.pointers import lines_of
@@ -72,8 +73,8 @@ def verdict(figures: Figures) -> dict[str, Any]:
     `single` and `peak` are the lowest and the highest common load at which an engine has a throughput; `silent` are the
     engines that completed nothing; `untold` is a throughput that completed requests do not tell.
     """
-    test = next((test for test in figures.tests if test.kind == "concurrency"), None)
-    leaders = [found for level in (_common(test) if test else ()) if (found := _leader(figures, test, level))]
+    test = figures.sweep
+    leaders = [found for level in (common(test) if test else ()) if (found := _leader(figures, test, level))]
     found = {engine: _rates(figures, test, engine) for engine in (test.engines if test else ())}
     return {
         "test": test,
@@ -83,12 +84,6 @@ def verdict(figures: Figures) -> dict[str, Any]:
         "untold": next((q for rates in found.values() for q in rates if q.missing), None),
         "crossings": _crossings(figures, test),
     }
-
-
-def _common(test: TestView) -> list[str]:
-    """Names of the levels that every engine of a sweep has, by rising load."""
-    names = [[level.name for level in test.levels_of(engine)] for engine in test.engines]
-    return [name for name in names[0] if all(name in other for other in names)]
 
 
 def _rates(figures: Figures, test: TestView, engine: str) -> list[Quantity]:

@@ -89,7 +89,7 @@ class Launch:
 
 def page(figures: Figures, told: Told = NOTHING, judged: Sequence[Judged] = ()) -> Page:
     """The guide of the round's first concurrency sweep; without one, the page says how to measure it."""
-    test = next((test for test in figures.tests if test.kind == "concurrency"), None)
+    test = figures.sweep
     context = {"test": test} if test is None else _context(figures, test)
     return Page("guide/index.md", "guide.md", context | {"told": told, "hypotheses": judged})
 

@@ -12,6 +12,7 @@ from genreport.charts import effects as effect_charts
 from genreport.charts import lanes as lane_charts
 from genreport.charts import waves as wave_charts
 from genreport.figures import Figures, LevelView, TestView, effects, steady, waves
+from genreport.figures.capacity import GROUPS
 from genreport.figures.crossing import RATIOS, met
 from genreport.provenance import Quantity
 from genreport.records import LaunchFacts
@@ -20,7 +21,6 @@ from genreport.reports.page import Drawn, Page
 from genreport.reports.rows import RowMaker
 
 EQUAL = 0.02  # logs of ratios this close to 0 mean "the same"
-GROUPS = ("embedding", "attention", "mlp", "norm", "output", "other")
 # figures that one engine wins, the better end of each; all but these have no winner
 BETTER = {
     "output_throughput": max,
@@ -110,7 +110,7 @@ def _page(figures: Figures, test: TestView, base: str, other: str) -> Page:
             for engine, side in ((base, "base"), (other, "other"))
             if (found := _silent(figures, pairs, engine, side))
         ],
-        "repeated": any(_value(figures, f"{pair.base}.output_throughput.min") is not None for pair in measured),
+        "repeated": any(figures.ledger.value(f"{pair.base}.output_throughput.min") is not None for pair in measured),
         "crossings": met(figures.ledger, f"{scope}.cross"),
         "crossing_case": _crossing_case(figures, scope, measured),
         "tallies": [_tally(figure, ratio, base, pairs) for ratio, figure in RATIOS.items() if figure in BETTER],
@@ -119,7 +119,7 @@ def _page(figures: Figures, test: TestView, base: str, other: str) -> Page:
         "predicted_case": _predicted_case(figures, scope),
         "differs": effects.differs(facts, base, other),
         "routes": effects.routes(test, facts, base, other),
-        "single": next((pair for pair in pairs if _value(figures, f"{pair.base}.concurrency") == 1), None),
+        "single": next((pair for pair in pairs if figures.ledger.value(f"{pair.base}.concurrency") == 1), None),
         "worst": [(engine, _worst(figures, test, engine)) for engine in (base, other)],
         "chosen": chosen,
         "lanes": [found for level in both if (found := _lane_scopes(figures, level))],
@@ -151,14 +151,14 @@ def _pair(figures: Figures, test: TestView, base: str, other: str, name: str) ->
         winners={figure: _winner(figures, figure, best, {base: a, other: b}) for figure, best in BETTER.items()},
         overlaps=frozenset(figure for figure in RANGED if _overlap(figures, f"{a}.{figure}", f"{b}.{figure}")),
         known=frozenset(
-            figure for figure in BETTER if None not in (_value(figures, f"{level}.{figure}") for level in (a, b))
+            figure for figure in BETTER if None not in (figures.ledger.value(f"{level}.{figure}") for level in (a, b))
         ),
-        measured=all(_value(figures, f"{level}.output_throughput") for level in (a, b)),
+        measured=all(figures.ledger.value(f"{level}.output_throughput") for level in (a, b)),
     )
 
 
 def _winner(figures: Figures, figure: str, best: Any, scopes: dict[str, str]) -> str | None:
-    found = {engine: _value(figures, f"{scope}.{figure}") for engine, scope in scopes.items()}
+    found = {engine: figures.ledger.value(f"{scope}.{figure}") for engine, scope in scopes.items()}
     if None in found.values() or len({*found.values()}) == 1:
         return None
     return best(found, key=lambda engine: found[engine])
@@ -167,7 +167,7 @@ def _winner(figures: Figures, figure: str, best: Any, scopes: dict[str, str]) ->
 def _overlap(figures: Figures, a: str, b: str) -> bool:
     """Whether the ranges of the repeats have a value in common."""
     (low_a, high_a), (low_b, high_b) = (
-        [_value(figures, f"{figure}.{end}") for end in ("min", "max")] for figure in (a, b)
+        [figures.ledger.value(f"{figure}.{end}") for end in ("min", "max")] for figure in (a, b)
     )
     return None not in (low_a, low_b) and low_a <= high_b and low_b <= high_a
 
@@ -187,9 +187,9 @@ def _tally(figure: str, ratio: str, base: str, pairs: list[Pairing]) -> Tally:
 def _silent(figures: Figures, pairs: list[Pairing], engine: str, side: str) -> Silent | None:
     """The engine, if it has a throughput at no common level."""
     scopes = [pair.scope(side) for pair in pairs]
-    if not scopes or any(_value(figures, f"{scope}.output_throughput") for scope in scopes):
+    if not scopes or any(figures.ledger.value(f"{scope}.output_throughput") for scope in scopes):
         return None
-    return Silent(engine, side, completed=any(_value(figures, f"{scope}.completed") for scope in scopes))
+    return Silent(engine, side, completed=any(figures.ledger.value(f"{scope}.completed") for scope in scopes))
 
 
 def _crossing_case(figures: Figures, scope: str, measured: list[Pairing]) -> str:
@@ -207,7 +207,7 @@ def _crossing_case(figures: Figures, scope: str, measured: list[Pairing]) -> str
 
 def _groups(figures: Figures, base: str, other: str) -> list[str]:
     def known(group: str) -> bool:
-        return any(_value(figures, f"engine.{engine}.bytes_{group}") is not None for engine in (base, other))
+        return any(figures.ledger.value(f"engine.{engine}.bytes_{group}") is not None for engine in (base, other))
 
     return [group for group in GROUPS if known(group)]
 
@@ -222,19 +222,19 @@ def _families(test: TestView, facts: dict[str, LaunchFacts], engines: Sequence[s
 
 
 def _any(figures: Figures, test: TestView, engine: str, figure: str) -> bool:
-    return any(_value(figures, f"{level.id}.{figure}") is not None for level in test.levels_of(engine))
+    return any(figures.ledger.value(f"{level.id}.{figure}") is not None for level in test.levels_of(engine))
 
 
 def _worst(figures: Figures, test: TestView, engine: str) -> str | None:
     """The level at which an engine loses most time to stalls; none where nothing was observed or nothing stalls."""
-    shares = {level.id: _value(figures, f"{level.id}.stall_share") or 0 for level in test.levels_of(engine)}
+    shares = {level.id: figures.ledger.value(f"{level.id}.stall_share") or 0 for level in test.levels_of(engine)}
     return max(shares, key=lambda id: shares[id]) if any(shares.values()) else None
 
 
 def _lane_scopes(figures: Figures, level: LevelView) -> tuple[str, str, list[str]] | None:
     """Engine, scope of its lanes, and the scope of each lane of a level."""
     scope = waves.lanes_of(figures.ledger, level)
-    count = _value(figures, f"{scope}.count")
+    count = figures.ledger.value(f"{scope}.count")
     return (level.engine, scope, [f"{scope}.{lane}" for lane in range(1, int(count) + 1)]) if count else None
 
 
@@ -248,7 +248,7 @@ def _predicted_case(figures: Figures, scope: str) -> str:
 
     First word: what the challenger reads per step (equal, saves, costs); second: what became of it.
     """
-    predicted, measured = (_value(figures, f"{scope}.{name}_step_ratio") for name in ("predicted", "measured"))
+    predicted, measured = (figures.ledger.value(f"{scope}.{name}_step_ratio") for name in ("predicted", "measured"))
     if not predicted or not measured:
         return "unknown"
     p, m = log(predicted), log(measured)
@@ -257,11 +257,6 @@ def _predicted_case(figures: Figures, scope: str) -> str:
     if p > 0:
         return "saves lost" if m <= 0 else "saves partly" if m < p else "saves more"
     return "costs nothing" if m >= 0 else "costs time"
-
-
-def _value(figures: Figures, id: str) -> Any:
-    found = figures.ledger.get(id)
-    return None if found is None else found.value
 
 
 # ------------------------------------------------------------------------------------- charts

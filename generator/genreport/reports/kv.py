@@ -153,7 +153,7 @@ def _alignment_case(found: list[Quantity | None]) -> str:
 
 def _aligned(figures: Figures, scope: str, engine: str, test: TestView) -> Iterator[Aligned]:
     """Every level of both sweeps that has a counterpart, in the order of its tokens per iteration."""
-    load = next((test for test in figures.tests if test.kind == "concurrency"), None)
+    load = figures.sweep
     found = []
     for sweep in (load, test) if load else ():
         for level in sweep.levels_of(engine):
@@ -205,5 +205,5 @@ def _ridges(figures: Figures, sides: Iterable[Side]) -> list[dict]:
 
 def _both_sweeps(figures: Figures, test: TestView, engine: str) -> list[LevelView]:
     """The levels of the length sweep, then those of the first concurrency sweep."""
-    load = next((test for test in figures.tests if test.kind == "concurrency"), None)
+    load = figures.sweep
     return [*test.levels_of(engine), *(load.levels_of(engine) if load else ())]

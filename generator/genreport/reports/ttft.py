@@ -13,7 +13,7 @@ from genreport.figures import Figures
 from genreport.figures.anatomy import PARTS, PHASES
 from genreport.figures.flags import PREFIX_HITS
 from genreport.figures.histograms import PERCENTILES
-from genreport.provenance import Quantity, values
+from genreport.provenance import values
 from genreport.reports.page import Drawn, Page
 from genreport.reports.rows import Row, RowMaker
 
@@ -71,7 +71,7 @@ class Anatomy:
 
 def page(figures: Figures, comparisons: Sequence[Comparison] = (), judged: Sequence[Judged] = ()) -> Page:
     """The page of the round's first concurrency sweep; without one, the page says how to measure it."""
-    test = next((test for test in figures.tests if test.kind == "concurrency"), None)
+    test = figures.sweep
     found = [_anatomy(figures, test, engine) for engine in test.engines if test.levels_of(engine)] if test else []
     context = _context(figures, test, found) | {"test": test, "again": [_again(c, test) for c in comparisons if test],
                                                 "hypotheses": judged}  # fmt: skip
@@ -91,7 +91,7 @@ def _context(figures: Figures, test: Any, found: list[Anatomy]) -> dict[str, Any
         "waits": found,
         "figure_of": PARTS,
         "stepped": any(_any(figures, (level,), name) for _, level in levels for name in STEPS),
-        "powered": any(_value(figures, f"{level}.power") is not None for _, level in levels),
+        "powered": any(figures.ledger.value(f"{level}.power") is not None for _, level in levels),
         "flags": [flag for flag in figures.flags if test and flag.scope.startswith(f"{test.id}.")],
         "charts": _charts(figures, found, levels),
     }
@@ -100,9 +100,9 @@ def _context(figures: Figures, test: Any, found: list[Anatomy]) -> dict[str, Any
 def _anatomy(figures: Figures, test: Any, engine: str) -> Anatomy:
     scope = f"{test.id}.{engine}"
     levels = tuple(f"{scope}.{level.name}" for level in test.levels_of(engine))
-    known = [level for level in levels if _value(figures, f"{level}.wait") is not None]
+    known = [level for level in levels if figures.ledger.value(f"{level}.wait") is not None]
     case, grown = _growth(figures, scope, known)
-    mixed = [level for level in levels if _value(figures, f"{level}.mixed_share") is not None]
+    mixed = [level for level in levels if figures.ledger.value(f"{level}.mixed_share") is not None]
     return Anatomy(
         engine=engine,
         scope=scope,
@@ -113,8 +113,8 @@ def _anatomy(figures: Figures, test: Any, engine: str) -> Anatomy:
         case=case,
         grown=grown,
         queue_case=_queue_case(figures, known),
-        negative=tuple(level for level in known if (_value(figures, f"{level}.front_end") or 0) < 0),
-        histogram=any(_value(figures, f"{level}.queue.p50") is not None for level in levels),
+        negative=tuple(level for level in known if (figures.ledger.value(f"{level}.front_end") or 0) < 0),
+        histogram=any(figures.ledger.value(f"{level}.queue.p50") is not None for level in levels),
         blunt=frozenset(id for level in levels for id in _blunt(figures, level)),
         stated=tuple(part for part in PHASES if _any(figures, levels, f"{part}_stated.mean")),
         mixed=(mixed[0], mixed[-1]) if mixed else (),
@@ -131,12 +131,12 @@ def _growth(figures: Figures, scope: str, known: list[str]) -> tuple[str, str | 
     """Which sentence about growth is earned, and the part it is about."""
     if not known:
         return "failed", None
-    if any(_value(figures, f"{level}.front_end") is None for level in {known[0], known[-1]}):
+    if any(figures.ledger.value(f"{level}.front_end") is None for level in {known[0], known[-1]}):
         return "undivided", None
     if len(known) == 1:
-        return "single", max(PARTS, key=lambda part: _value(figures, f"{known[0]}.{PARTS[part]}"))
-    grown = max(PARTS, key=lambda part: _value(figures, f"{scope}.{part}_growth"))
-    growth, before = _value(figures, f"{scope}.wait_growth"), _value(figures, f"{known[0]}.wait")
+        return "single", max(PARTS, key=lambda part: figures.ledger.value(f"{known[0]}.{PARTS[part]}"))
+    grown = max(PARTS, key=lambda part: figures.ledger.value(f"{scope}.{part}_growth"))
+    growth, before = figures.ledger.value(f"{scope}.wait_growth"), figures.ledger.value(f"{known[0]}.wait")
     if growth < -FLAT * before:
         return "falls", grown
     return ("grows" if growth > FLAT * before else "flat"), grown
@@ -144,7 +144,7 @@ def _growth(figures: Figures, scope: str, known: list[str]) -> tuple[str, str | 
 
 def _queue_case(figures: Figures, known: list[str]) -> str:
     """Whether most of the wait at the last level is spent before the engine takes the prompt up."""
-    share = _value(figures, f"{known[-1]}.queued_share") if known else None
+    share = figures.ledger.value(f"{known[-1]}.queued_share") if known else None
     return "unknown" if share is None else "queue" if share > 0.5 else "work"
 
 
@@ -158,9 +158,9 @@ def _blunt(figures: Figures, level: str) -> Iterable[str]:
 
 def _guard(figures: Figures, level: str) -> str:
     """Whether a prefix cache shortened the waits of a level."""
-    if not _value(figures, f"{level}.completed"):
+    if not figures.ledger.value(f"{level}.completed"):
         return "idle"
-    share, queries = (_value(figures, f"{level}.{name}") for name in ("prefix_hit_share", "prefix_queries"))
+    share, queries = (figures.ledger.value(f"{level}.{name}") for name in ("prefix_hit_share", "prefix_queries"))
     if share is not None:
         return "hits" if share > PREFIX_HITS else "none"
     return "off" if queries == 0 else "unknown"
@@ -180,16 +180,11 @@ def _charts(figures: Figures, found: list[Anatomy], levels: list[tuple[str, str]
 def _parts(figures: Figures, rows: RowMaker, a: Anatomy) -> Iterable[Row]:
     """The parts of every level; where the engine states none, its whole TTFT above the client's queue."""
     for level in a.levels:
-        divided = _value(figures, f"{level}.front_end") is not None
+        divided = figures.ledger.value(f"{level}.front_end") is not None
         parts = PARTS if divided else {"client_queue": PARTS["client_queue"], "undivided": "ttft.mean"}
         for part, figure in parts.items():
             yield from (row | {"part": part} for row in rows.over_load([(a.engine, level)], figure))
 
 
 def _any(figures: Figures, levels: Iterable[str], figure: str) -> bool:
-    return any(_value(figures, f"{level}.{figure}") is not None for level in levels)
-
-
-def _value(figures: Figures, id: str) -> Any:
-    found: Quantity | None = figures.ledger.get(id)
-    return None if found is None else found.value
+    return any(figures.ledger.value(f"{level}.{figure}") is not None for level in levels)
