@@ -82,9 +82,9 @@ def with_log(round: Round, again: int) -> Round:
     return append(round, "engine.log.gz", lambda _: step(16 * 8000, 0, 0) + step(0, 3, 3 + again), level="long")
 
 
-def text_of(round: Round) -> str:
+def text_of(round: Round, page: str = "cliff/index.md") -> str:
     """What a reader sees of the page; the build recomputes every figure by the second path first."""
-    text = audited.page(round, "cliff/index.md")
+    text = audited.page(round, page)
     return " ".join(re.sub(r"<[^>]+>", "", text).split())
 
 
@@ -181,6 +181,102 @@ def test_demand_over_pool_counts_tokens_at_full_length(tmp_path):
     )
     overshoot = value(figures, f"{L}.running.max") - value(figures, f"{L}.running.mean")
     assert value(figures, f"{L}.cliff.overshoot") == overshoot
+
+
+# ------------------------------------------------------------------------------------- what ran
+
+
+def ran(held: tuple[int, int], ms: float, engine: int = 0) -> str:
+    """An iteration that held so many requests in prefill and so many in decode."""
+    context, generation = held
+    return (
+        f"INFO Engine {engine:03}: Iteration(7): {context} context requests, {context * 10} context tokens, {generation} "
+        f"generation requests, {generation} generation tokens, iteration elapsed time: {ms:.2f} ms, "
+        f"GPU KV cache usage: {2 * (context + generation)}.0%\n"
+    )
+
+
+def with_steps(round: Round, *steps: str) -> Round:
+    return append(round, "engine.log.gz", lambda _: "".join(steps))
+
+
+ANNOUNCED = (ran((1, 21), 1), ran((0, 23), 3))  # 22.75, as the composed start log announces
+FEWER = (ran((4, 0), 900), ran((0, 8), 100))
+
+
+def test_what_ran_is_the_mean_over_the_time_of_the_iterations_and_not_over_the_samples(tmp_path):
+    figures = compute(with_steps(composed(tmp_path), *FEWER))
+    assert value(figures, f"{L}.running.mean") == pytest.approx((4 * 900 + 8 * 100) / 1000)
+    assert value(figures, f"{L}.running.max") == 8
+    assert value(figures, f"{L}.kv_use.mean") == pytest.approx(0.02 * 4.4)
+    assert "gauge_lags" in figures.ledger[f"{L}.r1.running.sampled.mean"].notes
+    assert figures.ledger[f"{L}.over_time.running.value"].sources[0].file.endswith("samples.jsonl")
+    assert not lagging(figures)
+
+
+def lagging(figures: Figures) -> list[str]:
+    """Figures of the long shape that rest on a gauge that lags."""
+    names = ("running.mean", "running.max", "kv_use.mean", "cliff.residency_over_announced", "cliff.overshoot")
+    return [name for name in names if "gauge_lags" in figures.ledger[f"{L}.{name}"].notes]
+
+
+def test_several_engines_in_one_log_do_not_add_up_so_the_gauge_stays(tmp_path):
+    figures = compute(with_steps(composed(tmp_path), ran((1, 2), 5), ran((1, 2), 5, engine=1)))
+    assert f"{L}.r1.running.sampled.mean" not in figures.ledger
+    assert lagging(figures)
+
+
+def test_a_load_that_pauses_keeps_the_gauge_for_rest_stands_in_no_line(tmp_path):
+    load = Load("r4", 4, 64, 16, 8, rate=4)
+    pauses = composed(tmp_path, tests=(Test("open", "open", (load,)),), alter=None)
+    for file in pauses.path.glob("levels/open/*/*/r*/engine.log.gz"):
+        file.write_bytes(gzip.compress(ran((1, 0), 5).encode(), mtime=0))
+    figures = compute(Round(pauses.path))
+    assert "gauge_lags" in figures.ledger["open.vllm-bf16.r4.running.mean"].notes
+
+
+@pytest.mark.parametrize(
+    ("steps", "said"),
+    [
+        (ANNOUNCED, "22.8 sequences of long running on average, as many as it announced"),
+        (FEWER, "kept 4.40 sequences of long running on average, not the 22.8 it announced (−80.7 %)"),
+        ((), "Whether vllm-bf16 kept the 22.8 sequences running that it announced cannot be told: its gauge says"),
+    ],
+    ids=["as announced", "below", "gauge only"],
+)
+def test_what_ran_is_held_against_the_announcement_only_where_the_log_tells(tmp_path, steps, said):
+    text = text_of(with_steps(composed(tmp_path), *steps))
+    told = ["as many as it announced", "not the 22.8 it announced", "cannot be told: its gauge", "kept at least"]
+    assert said in text
+    assert sum(sentence in text for sentence in told) == 1
+
+
+def test_a_gauge_that_lags_still_tells_that_at_least_so_many_ran(tmp_path):
+    round = composed(tmp_path, preemptions=2)
+    for file in round.path.glob("levels/cliff/*/long/r*/samples.jsonl"):
+        head, *rows = file.read_text("utf-8").splitlines()
+        times = [row.split(",")[0] for row in rows]
+        file.write_text("\n".join([head, *(f"{t}, 30, 0, 0.9]" for t in times)]) + "\n", "utf-8")
+    text = text_of(Round(round.path))
+    assert "kept at least 30 sequences of long running on average, 31.9 % above the 22.8 it announced" in text
+    assert "It admitted up to 30 at once; as they grow the pool runs out" in text
+
+
+def test_the_guide_says_how_far_off_the_announcement_was_only_where_the_log_tells(tmp_path):
+    tests = (Test("concurrency", "concurrency", (Load("c1", 1), Load("c2", 2))), shapes())
+    round = composed(tmp_path, tests=tests)
+    said = "4.40 ran on average against 22.8 announced: off by −80.7 %"
+    assert "was driven past it" not in text_of(round, "guide/index.md")
+    assert said in text_of(with_steps(round, *FEWER), "guide/index.md")
+
+
+def test_the_floor_of_what_ran_needs_more_than_a_gauge_that_lags(tmp_path):
+    round = composed(tmp_path)
+    assert f"{L}.floor_running_s" not in compute(round).ledger
+    assert value(compute(with_steps(round, *FEWER)), f"{L}.floor_running_s") > 0
+
+
+# ------------------------------------------------------------------------------------- shapes and blocks
 
 
 def test_shapes_are_held_against_the_shortest_whatever_the_plan_calls_them(tmp_path):

@@ -241,8 +241,10 @@ def _located(source: Mapping[str, Any], evidence: Evidence) -> Mapping[str, Any]
             return {"line": _first_group(source["pattern"], text), "text": text}
         case "lines":
             lines = evidence.lines(source["file"])[source["first"] - 1 : source["last"]]
-            found = [_first_group(source["pattern"], line) for line in lines if re.search(source["pattern"], line)]
-            return {"matches": np.array([number(x) for x in found])}
+            found = [match for line in lines if (match := re.search(source["pattern"], line))]
+            return {
+                name: np.array([number(match[group]) for match in found]) for name, group in _groups(source["pattern"])
+            }
         case "pointer":
             return {"field": evidence.pointer(source["file"], source["pointer"])}
         case "samples":
@@ -254,6 +256,12 @@ def _located(source: Mapping[str, Any], evidence: Evidence) -> Mapping[str, Any]
         case "foreign":
             return {"foreign": evidence.foreign(source["round"], source["figure"], source["seal"])}
     raise AuditError(f"unknown kind of source {source['type']!r}")
+
+
+def _groups(pattern: str) -> list[tuple[str, int]]:
+    """Names of what a line's match gives, and its groups: the first one, and those that the pattern names."""
+    found = re.compile(pattern)
+    return [("matches", min(found.groups, 1)), *found.groupindex.items()]
 
 
 def _first_group(pattern: str, text: str) -> str:

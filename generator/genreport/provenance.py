@@ -83,7 +83,10 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """All lines of a text file in a range that match a pattern: `matches` in the formula, first groups as numbers."""
+    """All lines of a text file in a range that match a pattern: `matches` in the formula, first groups as numbers.
+
+    A named group of the pattern is an array of that name.
+    """
 
     file: str
     first: int

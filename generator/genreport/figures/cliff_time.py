@@ -34,13 +34,13 @@ def enter(book: Book, level: LevelView, kind: str, pool: str) -> None:
 
 def _sampled(book: Book, level: LevelView) -> str | None:
     scopes = (level.repeat_id(repeat) for repeat in level.repeats)
-    return next((scope for scope in scopes if book.value(f"{scope}.running.mean") is not None), None)
+    return next((scope for scope in scopes if _source(book, scope, "running")), None)
 
 
 def _source(book: Book, repeat: str | None, gauge: str) -> Samples | None:
     """The stretch of samples inside the repeat's window, as its mean was taken over it."""
-    mean = book.ledger.get(f"{repeat}.{gauge}.mean") if repeat else None
-    return next((s for s in mean.sources if isinstance(s, Samples)), None) if mean else None
+    means = (book.ledger.get(f"{repeat}.{gauge}{by}.mean") for by in (".sampled", ""))
+    return next((s for mean in means if mean for s in mean.sources if isinstance(s, Samples)), None)
 
 
 def _preempted(book: Book, id: str, repeat: str | None) -> None:

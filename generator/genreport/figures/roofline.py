@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from genreport.figures.book import Book
 from genreport.figures.layout import LevelView
+from genreport.figures.samples import LAGS
 from genreport.words import say
 
 # below this share of the asked concurrency the floor is also given for the running mean
@@ -66,7 +67,9 @@ def enter(book: Book, level: LevelView, engine: str) -> None:
               "bandwidth": f"{engine}.bandwidth"}  # fmt: skip
     book.derive(f"{id}.floor_s", "s", FLOOR, floor, c=f"{id}.concurrency", **memory, **shape)
     running, c = book.value(f"{id}.running.mean"), book.value(f"{id}.concurrency")
-    if running is not None and (c is None or running < FULL * c):
+    # a gauge that lags is too low beside long iterations: it does not tell that fewer ran
+    told = running is not None and LAGS not in book[f"{id}.running.mean"].notes
+    if told and (c is None or running < FULL * c):
         book.derive(f"{id}.floor_running_s", "s", FLOOR, floor, c=f"{id}.running.mean", **memory, **shape)
     book.derive(f"{id}.attainment", "share", "floor / itl", attainment, floor=f"{id}.floor_s", itl=f"{id}.itl.p50")
     _read_bytes(book, id, engine, shape)

@@ -10,6 +10,7 @@ import numpy as np
 import orjson
 
 from genreport.errors import RoundError
+from genreport.figures import iterations
 from genreport.figures.book import Book
 from genreport.figures.frames import Table
 from genreport.figures.layout import Finding, LevelView
@@ -38,6 +39,8 @@ GAUGES: dict[str, dict[str, tuple[str, ...]]] = {
     "openai": MEMORY,
 }
 UNITS = {"running": "1", "waiting": "1", "kv_use": "share", "memory": "bytes"}
+# vLLM sets its gauges when an iteration ends: through a long one they show what the one before held
+LAGS = "gauge_lags"
 Edges = tuple[float, float] | None
 
 
@@ -63,14 +66,15 @@ def time_mean(t_s: np.ndarray, sample: np.ndarray) -> float:
 
 
 def enter(book: Book, level: LevelView, kind: str, pool: str, findings: list[Finding]) -> None:
-    """Time-weighted mean and maximum of each gauge; `pool` is the id of the engine's pool in tokens."""
+    """Mean over time and maximum of each gauge; `pool` is the id of the engine's pool in tokens."""
     for scope, files, rows in level.each():
         edges = _window(rows.measured)
         file = files.file(SAMPLES)
         head, points = _read(book.round, file, findings) if file else ({}, NONE)
         for gauge, unit in UNITS.items():
-            names = GAUGES[kind].get(gauge, ())
-            _repeat(book, f"{scope}.{gauge}", unit, _gauge(file, head, points, names, edges))
+            series = _gauge(file, head, points, GAUGES[kind].get(gauge, ()), edges)
+            logged = iterations.of_repeat(book, files, gauge) if kind == "vllm" and edges else None
+            _either(book, f"{scope}.{gauge}", unit, series, logged, kind)
         if kind == "llamacpp":
             _repeat(book, f"{scope}.{RESIDENT}", "tokens", _slots(book.round, files.file(SLOTS), edges, findings))
     if kind == "llamacpp":
@@ -103,13 +107,24 @@ def _window(measured: Table) -> Edges:
     return measured.start_s.values.min(), measured.last_text_s.values.max()
 
 
-def _repeat(book: Book, id: str, unit: str, series: Series | None) -> None:
+def _either(book: Book, id: str, unit: str, series: Series | None, logged: iterations.Logged | None, kind: str) -> None:
+    """A gauge by the log of the iterations, its samples beside it; without such a log by its samples alone."""
+    if logged is None:
+        lags = kind == "vllm" and not id.endswith(".memory")
+        _repeat(book, id, unit, series, (LAGS,) if lags else ())
+        return
+    for statistic, value, formula in zip(("mean", "max"), (logged.mean, logged.max), logged.formulas, strict=True):
+        book.enter(f"{id}.{statistic}", value, unit, formula, logged.source, n=logged.source.count)
+    _repeat(book, f"{id}.sampled", unit, series, (LAGS,))
+
+
+def _repeat(book: Book, id: str, unit: str, series: Series | None, notes: tuple[str, ...] = ()) -> None:
     for statistic, formula in (("mean", "time_mean(t_s, sample)"), ("max", "max(sample)")):
         if series is None:
             book.missing(f"{id}.{statistic}", unit, formula, say("missing.no_gauge"))
             continue
         value = time_mean(series.t_s, series.sample) if statistic == "mean" else series.sample.max()
-        book.enter(f"{id}.{statistic}", value, unit, formula, series.source, n=len(series.sample))
+        book.enter(f"{id}.{statistic}", value, unit, formula, series.source, n=len(series.sample), notes=notes)
 
 
 def _over(book: Book, level: LevelView, gauge: str, unit: str) -> None:

@@ -11,7 +11,8 @@ from genreport.display import shown
 from genreport.figures import Figures, LevelView, TestView
 from genreport.figures.cliff import by_length, over
 from genreport.figures.layout import engine_scope, kind_of
-from genreport.provenance import Samples
+from genreport.figures.samples import LAGS
+from genreport.provenance import Lines, Samples
 from genreport.reports import cliff_rows
 from genreport.reports.page import Drawn, Page
 
@@ -48,7 +49,7 @@ class Fall:
     preemptions: str  # some, none, unknown
     p99: str  # seen, beside, unseen, unknown
     percentile_told: bool  # whether 1 - the share still differs from the whole once it is rounded
-    residency: str  # surplus, on, below, unknown
+    residency: str  # surplus, on, below, at_least, untold, unknown
     recomputed: str  # disagree, agree, one, unknown
     wait: str  # queue, prefill, unknown
     blocks: str  # fewer, same, unknown
@@ -88,7 +89,12 @@ def page(figures: Figures) -> Page:
     context = {
         "cliffs": cliffs,
         "tests": tests,
-        "shown": {name: _any(figures, cliffs, names) for name, names in SHOWN.items()},
+        "shown": {name: _any(figures, cliffs, names) for name, names in SHOWN.items()}
+        | {
+            "logged": any(
+                _logged(figures, level) for test in tests for e in test.engines for level in test.levels_of(e)
+            )
+        },
         "engines": list(dict.fromkeys(cliff.engine for cliff in cliffs)),
         "falls": [(cliff, fall) for cliff in cliffs for fall in cliff.falls],
         "flags": [flag for flag in figures.flags if flag.scope.startswith(tuple(f"{test.id}." for test in tests))],
@@ -121,6 +127,12 @@ def _repeat(figures: Figures, level: LevelView) -> str | None:
     """Name of the repeat whose samples are drawn, as its folder has it."""
     curve = figures.ledger[f"{level.id}.over_time.running.value"]
     return next((s.file.split("/")[-2] for s in curve.sources if isinstance(s, Samples)), None)
+
+
+def _logged(figures: Figures, level: LevelView) -> bool:
+    """Whether the log of the iterations tells what ran, in any repeat."""
+    means = (figures.ledger[id] for id in level.ids("running.mean"))
+    return any(isinstance(source, Lines) for mean in means for source in mean.sources)
 
 
 def _fall(figures: Figures, level: LevelView, normal: LevelView) -> Fall:
@@ -198,10 +210,13 @@ class _Teller:
         return percentile is not None and shown(percentile, "share") != shown(1, "share")
 
     def residency(self) -> str:
+        """What ran against what was announced; a gauge that lags is too low, so it tells a surplus at most."""
         (surplus,) = self.of("cliff.residency_over_announced")
-        if surplus is None or abs(surplus) < ON:
-            return "unknown" if surplus is None else "on"
-        return "surplus" if surplus > 0 else "below"
+        if surplus is None:
+            return "unknown"
+        if LAGS in self.figures.ledger[f"{self.level}.running.mean"].notes:
+            return "at_least" if surplus >= ON else "untold"
+        return "on" if abs(surplus) < ON else "surplus" if surplus > 0 else "below"
 
     def recomputed(self) -> str:
         log, counter = self.of("cliff.recomputed_by_log", "cliff.recomputed_by_counter")
