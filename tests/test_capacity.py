@@ -110,6 +110,13 @@ def test_packed_weights_have_bytes_and_no_count_of_parameters(figures_of) -> Non
     assert figures.ledger[f"{SCOPE}.parameters_read"].reason == "the files pack several weights into one element"
 
 
+@pytest.mark.parametrize("head", ["lm_head.weight", "model.embed_tokens.weight"], ids=["own head", "tied table"])
+def test_the_body_is_what_a_step_reads_without_the_output_head(figures_of, head: str) -> None:
+    figures = figures_of(tensor(head, shape=(4, 3)), tensor("model.layers.0.mlp.up_proj.weight", shape=(2, 3)))
+    found = [figures.ledger[f"{SCOPE}.parameters_{of}"].value for of in ("read", "body")]
+    assert found == [18, 6]
+
+
 def test_a_scale_without_sides_is_no_parameter(figures_of) -> None:
     figures = figures_of(tensor("lm_head.weight"), tensor("model.layers.0.mlp.up_proj.weight_scale", shape=(), bytes=4))
     assert figures.ledger[f"{SCOPE}.parameters"].value == 4

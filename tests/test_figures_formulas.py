@@ -7,7 +7,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from genreport.figures import crossing, frames, latency, pointers, samples, scaling, throughput
+from genreport.evaluate import evaluate
+from genreport.figures import crossing, frames, latency, pointers, roofline, samples, scaling, throughput
 from genreport.figures.capacity import group, read_per_step
 from genreport.records import Request, Tensor, Usage
 
@@ -183,3 +184,19 @@ def test_a_tied_table_is_read_once_and_an_untied_one_not_at_all() -> None:
     assert read_per_step(tensors[:2], tied=True) == [0, 1]
     assert read_per_step(tensors, tied=False) == [1, 2]
     assert read_per_step(tensors, tied=True) == [1, 2]
+
+
+def test_the_output_head_multiplies_generated_tokens_and_no_prompt() -> None:
+    known = {
+        "body": 100,
+        "parameters": 130,
+        "layers": 2,
+        "hidden": 5,
+        "prompt": 40,
+        "tokens": 10,
+        "input": 8,
+        "output": 4,
+    }
+    linear, context = 2 * (100 * 50 + 30 * 10), 40 * 4 + 10 * 10
+    assert roofline.model_flops(**known) == linear + 4 * 2 * 5 * context
+    assert evaluate(roofline.FLOPS, known) == roofline.model_flops(**known)

@@ -254,7 +254,7 @@ def test_the_wall_that_length_hits_is_told_as_it_is(composed, inputs, said):
         ((16, 64), "that FLOP/s ceiling is a lower bound, and one", "has points above the line"),
         (
             (16, 256),
-            "that FLOP/s ceiling is not to be trusted, for levels exceed it, and one",
+            "levels exceed that FLOP/s ceiling, so it is too low or too many FLOPs are counted (",
             "ceiling is a lower bound, and",
         ),
         ((8, 16), "stays nearer to the memory wall", "that FLOP/s ceiling"),

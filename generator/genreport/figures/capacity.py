@@ -83,7 +83,7 @@ def _weights(book: Book, scope: str, engine: EngineView) -> None:
     file = engine.facts.model_facts
     model = book.round.models.get(file) if file else None
     if model is None or not model.tensors:
-        for name in ("file_bytes", "weights_bytes", "parameters", "parameters_read"):
+        for name in ("file_bytes", "weights_bytes", "parameters", "parameters_read", "parameters_body"):
             unit = "bytes" if name.endswith("bytes") else "count"
             book.missing(f"{scope}.{name}", unit, "sum(tensors)", say("missing.no_model"))
         return
@@ -105,8 +105,10 @@ def _weights(book: Book, scope: str, engine: EngineView) -> None:
 
 
 def _parameters(book: Book, scope: str, model: ModelFacts, kept: Sequence[int], notes: Sequence[str]) -> None:
-    """Elements of all tensors, and of those that a step reads; a scalar is a scale, and no parameter."""
-    counted = {"parameters": (range(len(model.tensors)), ()), "parameters_read": (kept, notes)}
+    """Elements of all tensors, of those that a step reads, and of these without the output head; a scalar is a scale."""
+    body = [k for k in kept if group(model.tensors[k].name) not in ("output", "embedding")]
+    counted = {"parameters": (range(len(model.tensors)), ()), "parameters_read": (kept, notes),
+               "parameters_body": (body, notes)}  # fmt: skip
     for name, (places, own) in counted.items():
         if any(map(packed, model.tensors)):
             book.missing(f"{scope}.{name}", "count", "sum(parts)", say("missing.packed"))

@@ -45,17 +45,18 @@ def model_read_bytes(iterations: float, weights: float, kv: float, tokens: float
 
 
 def model_flops(
-    parameters: float, layers: float, hidden: float, prompt: float, tokens: float, input: float, output: float
-) -> float:
-    """Two a parameter and token, and attention over the mean context of prompt and answer tokens."""
+    body: float, parameters: float, layers: float, hidden: float, prompt: float, tokens: float, input: float,
+    output: float,
+) -> float:  # fmt: skip
+    """Two a parameter and token, the output head for generated tokens alone; and attention over their mean context."""
     context = prompt * input / 2 + tokens * (input + output / 2)
-    return 2 * parameters * (prompt + tokens) + 4 * layers * hidden * context
+    return 2 * (body * (prompt + tokens) + (parameters - body) * tokens) + 4 * layers * hidden * context
 
 
 STEP = "weights + c * (input + output / 2) * kv"
 FLOOR = f"({STEP}) / bandwidth"
 READ = "iterations * weights + tokens * (input + output / 2) * kv"
-FLOPS = ("2 * parameters * (prompt + tokens)"
+FLOPS = ("2 * (body * (prompt + tokens) + (parameters - body) * tokens)"
          " + 4 * layers * hidden * (prompt * input / 2 + tokens * (input + output / 2))")  # fmt: skip
 
 
@@ -96,12 +97,17 @@ def _read_bytes(book: Book, id: str, engine: str, shape: dict[str, str]) -> None
 
 
 def _flops(book: Book, id: str, engine: str, shape: dict[str, str]) -> None:
-    if book.value(f"{id}.counted_flops"):
-        book.derive(f"{id}.flops", "FLOP", "counted", lambda counted: counted, counted=f"{id}.counted_flops")
+    """As the engine counts them, and the count over the model's; else by the model."""
+    counted = f"{id}.counted_flops"
+    model = {"body": f"{engine}.parameters_body", "parameters": f"{engine}.parameters_read",
+             "layers": f"{engine}.layers", "hidden": f"{engine}.hidden", "prompt": f"{id}.prompt_tokens",
+             "tokens": f"{id}.output_tokens", **shape}  # fmt: skip
+    if book.value(counted):
+        book.derive(f"{id}.flops", "FLOP", "counted", lambda counted: counted, counted=counted)
+        book.derive(f"{id}.flops_over_model", "ratio", f"counted / ({FLOPS})",
+                    lambda counted, **of: counted / model_flops(**of), counted=counted, **model)  # fmt: skip
     else:
-        book.derive(f"{id}.flops", "FLOP", FLOPS, model_flops, notes=BY_MODEL,
-                    parameters=f"{engine}.parameters_read", layers=f"{engine}.layers", hidden=f"{engine}.hidden",
-                    prompt=f"{id}.prompt_tokens", tokens=f"{id}.output_tokens", **shape)  # fmt: skip
+        book.derive(f"{id}.flops", "FLOP", FLOPS, model_flops, notes=BY_MODEL, **model)
 
 
 def enter_sweep(book: Book, scope: str, levels: Sequence[LevelView], engine: str) -> None:
