@@ -182,6 +182,14 @@ def test_the_knee_is_told_as_it_is(tmp_path, growth, said):
     assert said in text
 
 
+def test_percentiles_of_itl_stand_beside_the_number_of_gaps(tmp_path):
+    compose_round(tmp_path / "case")
+    markup = texts(Round(tmp_path / "case"))["concurrency/index.md"]
+    text = " ".join(re.sub(r"<[^>]+>", " ", markup).split())
+    assert "C requests p50 p90 p99 vllm-bf16 1 16 " in text
+    assert "C gaps p50 p90 p99 vllm-bf16 1 240 " in text  # fifteen gaps of each of sixteen answers
+
+
 def test_the_same_round_gives_the_same_bytes(composed, composed_texts):
     assert composed_texts == texts(Round(composed.path))
 

@@ -37,7 +37,7 @@ STATED = {"server_queue_s", "server_prefill_s", "server_decode_s"}
 
 
 def enter(book: Book, level: LevelView) -> None:
-    """Every latency figure of a level and the curve of its ITL distribution."""
+    """Every latency figure of a level, the curve of its ITL distribution, and how many gaps these rest on."""
     rows = level.measured
     notes = token_notes(rows)
     if _first_events(book, level.id, rows).value:
@@ -144,10 +144,12 @@ def _percentile(book: Book, id: str, q: float, formula: str, rows: Table, column
 
 
 def _ecdf(book: Book, scope: str, rows: Table, notes: dict[str, list[str]]) -> None:
-    formula = f"percentile(itl_s, [{', '.join(f'{q:g}' for q in GRID)}])"
+    formula, count = f"percentile(itl_s, [{', '.join(f'{q:g}' for q in GRID)}])", f"{scope}.itl.count"
     if not len(rows) or not len(rows.itl_s):
         book.missing(f"{scope}.itl_ecdf", "s", formula, say("missing.no_token_gap"))
+        book.missing(count, "count", "count(itl_s)", say("missing.no_token_gap"))
         return
+    book.enter(count, len(rows.itl_s), "count", "count(itl_s)", rows.source(rows.itl_s.row[:1]), n=len(rows.itl_s))
     itl = rows.itl_s
     last = itl.row[[int(np.argmax(itl.values))]]
     book.enter(f"{scope}.itl_ecdf", np.percentile(itl.values, GRID), "s", formula, rows.source(last),
