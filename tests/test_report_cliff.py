@@ -220,6 +220,11 @@ def lagging(figures: Figures) -> list[str]:
     return [name for name in names if "gauge_lags" in figures.ledger[f"{L}.{name}"].notes]
 
 
+def test_a_recomputation_touches_at_most_as_many_sequences_as_ever_ran(tmp_path):
+    figures = compute(with_steps(composed(tmp_path, preemptions=3), *FEWER))
+    assert value(figures, f"{L}.cliff.touched_share") == 8 * value(figures, f"{L}.cliff.preemption_share")
+
+
 def test_several_engines_in_one_log_do_not_add_up_so_the_gauge_stays(tmp_path):
     figures = compute(with_steps(composed(tmp_path), ran((1, 2), 5), ran((1, 2), 5, engine=1)))
     assert f"{L}.r1.running.sampled.mean" not in figures.ledger
