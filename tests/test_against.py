@@ -21,7 +21,7 @@ from genreport.comparing.environment import seal_of
 from genreport.comparing.hypotheses import judge
 from genreport.figures import compute
 from genreport.pages import shared_context, write
-from genreport.records import Failure
+from genreport.records import Ceiling, Failure
 from genreport.reports import against
 from genreport.reports.against_choices import chosen, crossed
 from genreport.rounds import Round
@@ -239,6 +239,16 @@ def test_a_flag_that_changed_is_named_on_top_and_leads_to_its_line_in_both_round
     assert old
     assert new
     assert "the change under test" in words(text)
+
+
+def test_another_ceiling_is_a_row_and_shares_of_it_are_said_not_to_be_comparable(compared):
+    lower = Ceiling(value=20e6, unit="B/s", source="measured", method="triad", samples=[19.9e6, 20e6])
+    text = words(
+        markdown(compared(new={"machine": {"ceilings": {"vllm-bf16": {"bandwidth": lower}}}}))["against-old/index.md"]
+    )
+    said = "30 MB/s20 MB/sMBU and attainment are shares of it: not comparable between the rounds"
+    assert f"ceiling bandwidthvllm-bf16{said}" in text.replace("\u202f", " ")
+    assert "MFU is a share of it: not comparable" in text  # which only the old round has
 
 
 def test_rounds_with_nothing_changed_say_that_the_rest_is_noise(again):

@@ -15,7 +15,7 @@ from genreport.comparing.hypotheses import judge
 from genreport.errors import GenreportError, NoRound, OptionError, RoundError, Tampered, WrongFormat
 from genreport.figures import compute
 from genreport.publish import _recomputed
-from genreport.records import Failure
+from genreport.records import Ceiling, Failure
 from genreport.rounds import Round
 
 ENGINE = replace(VLLM, id="vllm")
@@ -248,6 +248,34 @@ def test_a_kernel_that_keeps_a_little_more_memory_is_the_same_machine(rounds):
     found = rounds(new={"machine": {"memory_bytes": 24 * 2**30 - 2**20, "kernel": "0.1"}})
     assert found.setting == ()
     assert {(d.topic, d.name) for d in found.environment if not d.same} >= {("machine", "memory"), ("system", "kernel")}
+
+
+def measured(*runs: float) -> dict:
+    """A machine whose memory bandwidth was measured in these runs; the best is the ceiling."""
+    ceiling = Ceiling(value=max(runs), unit="B/s", source="measured by the runner", method="triad", samples=list(runs))
+    return {"machine": {"ceilings": {"vllm": {"bandwidth": ceiling}}}}
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "differs"),
+    [
+        ((12e9, *[16.8e9] * 8, 17e9, 17e9), (11e9, *[13.5e9] * 8, 13.8e9, 13.9e9), True),
+        ((*[16.0e9] * 8, 16.8e9, 17e9), (*[16.1e9] * 8, 16.5e9, 17.1e9), False),
+    ],
+    ids=["apart, though slow runs overlap", "within the best tenth"],
+)
+def test_a_ceiling_differs_where_the_best_runs_lie_apart(rounds, then, now, differs):
+    found = rounds(old=measured(*then), new=measured(*now))
+    (row,) = [d for d in found.environment if d.topic == "ceiling"]
+    assert row.same is not differs
+    assert (row.scope, row.name, row.old, row.blocks) == ("vllm", "bandwidth", "17\u202fGB/s", False)
+    assert found.new.round.text(row.new_at.file).split("\n")[row.new_at.line - 1].strip().startswith('"value"')
+    assert {level.state for level in found.levels} == {"matched"}
+
+
+def test_a_ceiling_that_one_round_lacks_differs(rounds):
+    found = rounds(old={"ceilings": False}, new=measured(17e9))
+    assert [(d.name, d.old) for d in found.environment if d.topic == "ceiling" and not d.same] == [("bandwidth", None)]
 
 
 def test_other_weights_are_another_model(rounds):

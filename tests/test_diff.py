@@ -16,7 +16,8 @@ from click.testing import CliRunner
 
 from compose import LLAMA, VLLM, Engine, compose_round, lengths, sweep
 from genreport.cli import main
-from genreport.diff import markdown
+from genreport.comparing.environment import Difference
+from genreport.diff import markdown, summary
 from genreport.diff.markdown import escaped
 from genreport.diff.summary import change
 from genreport.records import Failure
@@ -249,3 +250,10 @@ def test_a_round_without_a_repeat_is_said(call, tmp_path):
     keys = [f"concurrency/{engine}/c{c}/r1" for engine in ("vllm-bf16", "llamacpp-q4") for c in (1, 4)]
     recorded(tmp_path / "empty", repeats=1, unfinished=keys)
     assert "no level in common" in call("runs/old", str(tmp_path / "empty"))
+
+
+@pytest.mark.parametrize(("name", "said"), [("bandwidth", "MBU and attainment are"), ("flops", "MFU is")])
+def test_a_ceiling_that_differs_says_what_is_not_comparable(name, said):
+    differs = Difference("ceiling", "vllm", name, "17 GB/s", "13.9 GB/s")
+    assert summary.means(differs) == f"{said} not comparable"
+    assert summary.means(Difference("system", "", "kernel", "6.1", "6.2")) == ""

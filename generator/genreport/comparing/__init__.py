@@ -169,6 +169,8 @@ class _Story:
         for pair in (pair for pair in engines if pair.old and pair.new):
             for before, after in self._starts(pair):
                 found += environment.of_engine(old, new, before, after)
+            for d in environment.of_ceilings(old, new, pair.old, pair.new):
+                found.append(replace(d, figures=(self.comparer.borrow(d.figures[0]), d.figures[1])))
             found += environment.compared("sampling", old.sampling(pair.old), new.sampling(pair.new), scope=pair.new)
         return found + environment.of_plan(old, new)
 

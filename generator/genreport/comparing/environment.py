@@ -5,22 +5,27 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from genreport.display import shown
 from genreport.errors import RoundError
 from genreport.figures import Figures, pointers
 from genreport.figures.layout import EngineView
 from genreport.figures.planned import entries, line_of
-from genreport.records import ModelFacts
+from genreport.records import Ceiling, ModelFacts
 from genreport.rounds import HEAD, MACHINE, PLAN, SEAL, Round, verified
 
 # what a machine may differ by in memory and still be the same: kernels keep a little more or less for themselves
 MEMORY_TOLERANCE = 0.01
 _NUMBER = re.compile(r"-\d+(\.\d+)?")
+# ceiling -> its figure of an engine, its unit
+CEILINGS = {"bandwidth": ("bandwidth", "bytes/s"), "flops": ("flops_ceiling", "FLOP/s")}
 # keys of the plan that have rows of their own, or that only name the file's version
 _ELSEWHERE = {"plan", "engines", "tests", "slos", "hypotheses", "not_measured", "redact"}
 
@@ -38,8 +43,9 @@ class Place:
 class Difference:
     """One condition in both rounds, as text; `None` where a round does not have it.
 
-    `topic`: machine, system, tool, engine, model, flags, env, sampling, plan, slos, hypotheses or level. `scope`: the
-    engine's start, if it is one's. `blocks`: levels are not comparable where it differs.
+    `topic`: machine, system, tool, engine, ceiling, model, flags, env, sampling, plan, slos, hypotheses or level. `scope`:
+    the engine's start, if it is one's. `blocks`: levels are not comparable where it differs. `within`: it was measured, and
+    is apart by no more than measuring it differs. `figures`: ids of both sides, where these are figures.
     """
 
     topic: str
@@ -50,10 +56,12 @@ class Difference:
     old_at: Place | None = None
     new_at: Place | None = None
     blocks: bool = False
+    within: bool = False
+    figures: tuple[str | None, str | None] = (None, None)
 
     @property
     def same(self) -> bool:
-        return self.old == self.new
+        return self.within or self.old == self.new
 
 
 Stated = dict[str, tuple[str, Place | None]]
@@ -102,6 +110,16 @@ class Conditions:
         names = {"kind": "/kind", "version": "/version", "served model": "/model", "cpus": "/cpus", "url": "/url",
                  "KV bytes per element": "/kv_bytes_per_element"}  # fmt: skip
         return self.stated(self.round.launch_file(start.launch), **names)
+
+    def ceilings(self, engine: str) -> Stated:
+        """What MBU, MFU and attainment of an engine are shares of."""
+        return {
+            name: (shown(found.value, unit), self.place(MACHINE, f"/ceilings/{_escaped(engine)}/{name}/value"))
+            for name, (_, unit) in CEILINGS.items() if (found := self.ceiling(engine, name))
+        }  # fmt: skip
+
+    def ceiling(self, engine: str, name: str) -> Ceiling | None:
+        return self.round.machine.ceilings.get(engine, {}).get(name)
 
     def model(self, start: EngineView) -> Stated:
         """Precision and the hash of every file of weights."""
@@ -195,6 +213,22 @@ def of_machine(old: Conditions, new: Conditions) -> list[Difference]:
     a, b = (side.round.machine.memory_bytes for side in (old, new))
     close = abs(a - b) <= MEMORY_TOLERANCE * max(a, b)
     return [replace(d, blocks=False) if d.name == "memory" and close else d for d in found]
+
+
+def of_ceilings(old: Conditions, new: Conditions, before: str, after: str) -> Iterator[Difference]:
+    """An engine's ceilings; those whose best runs lie apart by no more than the best tenth of the runs are the same."""
+    for d in compared("ceiling", old.ceilings(before), new.ceilings(after), scope=after):
+        a, b = old.ceiling(before, d.name), new.ceiling(after, d.name)
+        within = a is not None and b is not None and abs(a.value - b.value) <= max(spread(a.samples), spread(b.samples))
+        yield replace(d, within=within, figures=tuple(f"engine.{id}.{CEILINGS[d.name][0]}" for id in (before, after)))
+
+
+def spread(samples: Sequence[float]) -> float:
+    """From the 90th percentile of a ceiling's runs to the best one, which is the ceiling: 0 where it was not measured.
+
+    The slow runs do not count: they tell of a busy machine, and of no doubt about the best one.
+    """
+    return float(max(samples) - np.percentile(samples, 90)) if samples else 0.0
 
 
 def of_engine(old: Conditions, new: Conditions, before: EngineView, after: EngineView) -> list[Difference]:

@@ -63,8 +63,8 @@ def _environment(c: Comparison) -> Iterator[str]:
         yield ""
     for d in found[:DIFFERENCES]:
         old, new = (escaped(summary.side(d, text)) for text in (d.old, d.new))
-        blocks = f" – **{say('diff.blocks')}**" if d.blocks else ""
-        yield f"- {escaped(f'{d.scope} {d.topic} {d.name}'.strip())}: {old} → {new}{blocks}"
+        means = f" – **{said}**" if (said := summary.means(d)) else ""
+        yield f"- {escaped(f'{d.scope} {d.topic} {d.name}'.strip())}: {old} → {new}{means}"
     if len(found) > DIFFERENCES:
         yield f"- {say('diff.more_differences', count=f'{len(found) - DIFFERENCES:,}')}"
 

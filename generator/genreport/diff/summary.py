@@ -131,6 +131,13 @@ def apart(c: Comparison) -> Iterator[str]:
         yield say("diff.apart", state=verdict(state), levels=listed)
 
 
+def means(d: Difference) -> str:
+    """What a condition that differs keeps from being compared; empty where nothing is."""
+    if d.topic == "ceiling":
+        return say(f"diff.ceiling_{d.name}")
+    return say("diff.blocks") if d.blocks else ""
+
+
 def side(d: Difference, text: str | None) -> str:
     """One side of a condition, short."""
     if text is None:

@@ -55,8 +55,8 @@ def _environment(c: Comparison) -> Iterator[str]:
     names = [f"{d.scope} {d.topic} {d.name}".strip() for d in found]
     width = max(map(len, names), default=0)
     for name, d in zip(names, found, strict=True):
-        blocks = f"{GAP}{say('diff.blocks')}" if d.blocks else ""
-        yield f"{say('diff.differs')}{GAP}{name:<{width}}{GAP}{summary.side(d, d.old)} → {summary.side(d, d.new)}{blocks}"
+        means = f"{GAP}{found}" if (found := summary.means(d)) else ""
+        yield f"{say('diff.differs')}{GAP}{name:<{width}}{GAP}{summary.side(d, d.old)} → {summary.side(d, d.new)}{means}"
 
 
 def _aligned(c: Comparison, rows: Sequence[Row]) -> Iterator[str]:
