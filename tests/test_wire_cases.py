@@ -44,6 +44,7 @@ def usage(n, choices=(), **more):
 
 
 STOP = {"choices": [{"index": 0, "text": "", "finish_reason": "stop"}]}
+REFUSED = b"HTTP/1.1 503 Busy\r\nContent-Length: 4\r\nConnection: close\r\n\r\nbusy"
 
 
 def call(index=0, asked_output=512, body=None):
@@ -415,6 +416,17 @@ async def test_a_closed_connection_without_done_or_a_reason_is_no_end():
         peer.writer.close()
 
     assert (await observe(cut))[0].failure.kind == "stream"
+
+
+@pytest.mark.parametrize("status", [b"000", b"099"])
+async def test_a_status_below_100_is_a_protocol_failure_whatever_comes_behind_it(status):
+    async def odd(peer):
+        await peer.send(b"HTTP/1.1 %b \r\nContent-Length: 2\r\n\r\nxx" % status, REFUSED)
+        peer.writer.close()
+
+    record, _ = await observe(odd)
+    assert (record.failure.kind, record.failure.status, record.kinds) == ("protocol", None, "")
+    assert record.failure.message == f"RemoteProtocolError: {status.decode()} is no status"
 
 
 @pytest.mark.parametrize(("body", "path"), [

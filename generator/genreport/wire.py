@@ -114,7 +114,7 @@ class Answer(httpx.AsyncByteStream):
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
-            self.fail(httpx.RemoteProtocolError(str(error) or type(error).__name__))
+            self.fail(httpx.RemoteProtocolError(str(error.__context__ or error) or type(error).__name__))
         if not self._headed and self._head_bytes > HEAD_BYTES:
             self.fail(httpx.RemoteProtocolError(f"no end of the head after {self._head_bytes} bytes"))
 
@@ -166,6 +166,8 @@ class Answer(httpx.AsyncByteStream):
 
     def on_headers_complete(self) -> None:
         self.status = self._parser.get_status_code()
+        if self.status < 100:
+            raise httpx.RemoteProtocolError(f"{self.status:03} is no status")
         if self.status >= 200:
             self._headed = True
             if self._taker is None or not self.is_plain_stream:
@@ -230,7 +232,7 @@ class Answer(httpx.AsyncByteStream):
         if self._error is None:
             self._waiter = self._loop.create_future()
             await self._waiter
-        if self._error is not None and not self._early:
+        if self._error is not None and not (self._headed and self._early):
             raise self._error
 
     async def aclose(self) -> None:
