@@ -418,6 +418,29 @@ async def test_a_closed_connection_without_done_or_a_reason_is_no_end():
     assert (await observe(cut))[0].failure.kind == "stream"
 
 
+def sized(body):
+    return b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
+
+
+@pytest.mark.parametrize("behind", [sized(body_of(text("c"), "[DONE]")), REFUSED, b"HTTP/1.1 1"])
+@pytest.mark.parametrize("apart", [False, True])
+async def test_a_second_answer_behind_the_first_is_nobodys_and_its_connection_is_not_used_again(behind, apart):
+    async def twice(peer):
+        first = sized(body_of(text("a"), text("b"), STOP, usage(2), "[DONE]"))
+        await peer.send(first, b"" if apart else behind)
+        if apart:
+            await asyncio.sleep(0.01)
+            await peer.send(behind)
+
+    async with serving(twice) as server, Client(server.url, stall_s=5) as client:
+        for index in range(2):
+            record = await client.complete(call(index), Clock(0))
+            assert (record.failure, record.kinds, record.text) == (None, "tteud", "ab")
+            assert record.usage.completion_tokens == 2
+            await asyncio.sleep(0.02)
+        assert server.connections == 2
+
+
 @pytest.mark.parametrize("status", [b"000", b"099"])
 async def test_a_status_below_100_is_a_protocol_failure_whatever_comes_behind_it(status):
     async def odd(peer):

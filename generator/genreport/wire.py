@@ -157,7 +157,8 @@ class Answer(httpx.AsyncByteStream):
     # httptools' side
 
     def on_message_begin(self) -> None:
-        self.reusable = False  # bytes behind the end of an answer belong to nobody
+        if self.complete:  # the parser stops here, and the connection is not used again
+            raise httpx.RemoteProtocolError("bytes behind the end of an answer belong to nobody")
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self.headers.append((name, value))
