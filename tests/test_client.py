@@ -4,6 +4,7 @@ import asyncio
 import gzip
 import itertools
 import json
+import re
 import shutil
 import ssl
 import subprocess
@@ -360,6 +361,19 @@ async def test_a_kept_connection_whose_replacement_dies_too_is_a_stream_failure(
         await client.complete(call(0), Clock(0))
         record = await client.complete(call(1), Clock(0))
         assert (record.failure.kind, record.retries, len(server.peers)) == ("stream", 1, 3)
+
+
+async def test_a_request_that_a_server_worked_on_and_dropped_is_a_failure_and_not_sent_again():
+    async def drop(peer):
+        await asyncio.sleep(0.15)
+        peer.hang_up()
+
+    async with serving(ok, drop) as server, Client(server.url) as client:
+        await client.complete(call(0), Clock(0))
+        record = await client.complete(call(1), Clock(0))
+        assert (record.failure.kind, record.retries, len(server.peers)) == ("stream", 0, 2)
+        assert re.fullmatch(r"DiedUnanswered: closed without an answer after 0\.\d{3} s", record.failure.message)
+        assert record.end_us - record.t0_us >= 140_000
 
 
 @pytest.mark.parametrize("fresh", [False, True])

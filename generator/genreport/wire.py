@@ -28,6 +28,7 @@ except ImportError:
 
 LONGEST_LOOK_S = 1.0  # between two looks at what is under way
 HEAD_BYTES = 100_000  # no head is nearly as large
+STALE_S = 0.1  # a kept connection that was closed says so sooner; one that dies later had taken the request
 EVENTS = b"text/event-stream"
 # what this machine lacks, not the server: files, memory, ports
 OWN = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL}
@@ -56,7 +57,11 @@ def monotonic_us() -> int:
 
 
 class DiedUnanswered(httpx.ReadError):
-    """The connection was closed before the first byte of an answer."""
+    """The connection was closed before the first byte of an answer, so long after the request was sent."""
+
+    def __init__(self, after_s: float) -> None:
+        super().__init__(f"closed without an answer after {after_s:.3f} s")
+        self.after_s = after_s
 
 
 class Watch:
@@ -128,7 +133,7 @@ class Answer(httpx.AsyncByteStream):
             self.complete = True
             self._wake()
         elif not self._began:
-            self.fail(DiedUnanswered("the connection died before the answer began"))
+            self.fail(DiedUnanswered((monotonic_us() - self._asked_us) / 1e6))
         elif error is not None:
             self.fail(httpx.ReadError(str(error)))
         else:
@@ -349,8 +354,8 @@ class Turnstile:
 class Wire(httpx.AsyncBaseTransport):
     """An httpx transport over `Line`s, for one server.
 
-    A request's extension `sent` is called right before its first byte is sent. A kept connection that dies before the
-    first byte of an answer is replaced once: a server may close one that it announced to keep, and the request then
+    A request's extension `sent` is called right before its first byte is sent. A kept connection that dies at once, before
+    the first byte of an answer, is replaced once: a server may close one that it announced to keep, and the request then
     finds it dead. `fresh=True` keeps none, so each request has its own and is sent once. Of httpx's timeouts it knows
     `connect` and `read`, and `whole` besides: of a request from its first byte sent to the last of its answer.
     """
@@ -381,8 +386,8 @@ class Wire(httpx.AsyncBaseTransport):
         kept = await self._kept()
         try:
             return await _asked(kept or await self._opened(url, timeout), request, timeout, sent, taker)
-        except DiedUnanswered:
-            if kept is None:
+        except DiedUnanswered as died:
+            if kept is None or died.after_s > STALE_S:
                 raise
         return await _asked(await self._opened(url, timeout), request, timeout, sent, taker)
 
