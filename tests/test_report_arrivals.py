@@ -218,8 +218,8 @@ def late(level: str, most_us: int) -> Callable[[str, Request], Request]:
     return alter
 
 
-def flagged(figures: Figures) -> list[str]:
-    return [flag.scope for flag in figures.flags if flag.kind == "sent_late"]
+def flagged(figures: Figures, kind: str = "sent_late") -> list[str]:
+    return [flag.scope for flag in figures.flags if flag.kind == kind]
 
 
 def test_a_client_that_falls_behind_is_not_taken_for_an_engine_that_does(tmp_path):
@@ -249,6 +249,30 @@ def test_a_client_that_is_late_by_less_than_a_tenth_of_the_wait_is_not_flagged(t
     figures = figures_of(tmp_path, arriving(2, 4), alter=late("q4", 4_000))
     assert flagged(figures) == []
     assert "At no rate did the client send more than a tenth of the wait late" in read(figures)
+
+
+@pytest.mark.parametrize("every", [1, 4])
+def test_what_a_first_try_took_is_flagged_as_such_and_not_blamed_on_the_client(tmp_path, every):
+    def again(key: str, request: Request) -> Request:
+        if request.warmup or "/q4/" not in key or request.index % every:
+            return request
+        return late("q4", 2_000_000)(key, request).model_copy(update={"retries": 1})
+
+    figures = figures_of(tmp_path, arriving(2, 4), alter=again)
+    assert (flagged(figures), flagged(figures, "resent")) == ([], ["arrivals.vllm-bf16.q4"])
+    assert figures.ledger["arrivals.vllm-bf16.q4.retries"].value == 40 / every
+    assert figures.ledger["arrivals.vllm-bf16.q4.client_queue.p99"].value > 1
+    assert "arrivals.vllm-bf16.q2.retries" not in figures.ledger
+    if every > 1:  # else nothing is left that was sent once
+        assert figures.ledger["arrivals.vllm-bf16.q4.client_queue_once.p99"].value < 0.01
+    assert "requests sent again: a kept connection was found closed" in read(figures)
+
+
+def test_a_client_that_was_late_is_flagged_though_some_requests_were_sent_again(tmp_path):
+    def again(key: str, request: Request) -> Request:
+        return late("q4", 2_000_000)(key, request).model_copy(update={"retries": int(request.index == 3)})
+
+    assert flagged(figures_of(tmp_path, arriving(4), alter=again)) == ["arrivals.vllm-bf16.q4"]
 
 
 def test_a_limit_of_the_plan_that_holds_requests_back_is_not_the_client_being_late(tmp_path):

@@ -161,6 +161,7 @@ def primitives(record: dict[str, Any]) -> dict[str, Any]:
         "sound": bool(sound),
         "ok": record["failure"] is None and bool(text.any() and sound),
         "warmup": record["warmup"],
+        "resent": record.get("retries", 0) > 0,
         "due_s": record["due_us"] / 1e6,
         "t0_s": None if t0 is None else t0 / 1e6,
         "end_s": record["end_us"] / 1e6,

@@ -25,7 +25,7 @@ MANIFEST_FORMAT = "genreport-provenance/1"
 # `text_s` (stamps of text events), `text_tokens` (at least 1 each), `choices_s`, `n` (the server's completion tokens, else
 # the sum of `text_tokens` where the record has counts, else its `retokenized`), `prompt_n`, `asked_input`, `asked_output`,
 # `sound`, `ok` (no failure, sent, a text event, sound), `warmup`, `index`, `seed`, `turn` (of a conversation, from 0);
-# `answer`: the first twelve hexadecimal digits of the SHA-256 of its text, as a number.
+# `resent`: its `retries` are above 0. `answer`: the first twelve hexadecimal digits of the SHA-256 of its text, as a number.
 # `server_n` and `server_e2e_s`: its own count and duration, from llama.cpp's `timings` or vLLM's `metrics`, else none.
 # `server_queue_s`, `server_prefill_s`, `server_decode_s`: the parts of that duration, from the same places.
 # `sound`: no negative gap, no event after the request's end, and only numbers that a request can have: stamps and gaps

@@ -5,12 +5,15 @@ from __future__ import annotations
 import numpy as np
 
 from genreport.figures.book import Book
-from genreport.figures.latency import few
+from genreport.figures.latency import few, interpolated
 from genreport.figures.layout import LevelView
+from genreport.provenance import MEASURED
 from genreport.rounds import MACHINE
 from genreport.words import say
 
 LAGS = {"p50": 50, "p99": 99, "max": 100}
+RESENT = "resent and not warmup"
+SENT_ONCE = f"{MEASURED} and not resent"
 
 
 def enter(book: Book, level: LevelView) -> None:
@@ -28,6 +31,7 @@ def enter(book: Book, level: LevelView) -> None:
     _workers(book, level)
     _load(book, level)
     _slept(book, level)
+    _resent(book, level)
     book.derive(
         f"{level.id}.client_cpu_share",
         "share",
@@ -58,6 +62,27 @@ def _slept(book: Book, level: LevelView) -> None:
                      function=lambda us: us / 1e6, reason=say("missing.no_slept"))  # fmt: skip
     book.derive(f"{level.id}.slept", "s", "sum(repeats)", lambda repeats: repeats.sum(),
                 repeats=book.observed(level.ids("slept")))  # fmt: skip
+
+
+def _resent(book: Book, level: LevelView) -> None:
+    """Requests that were sent again, and how late the others were sent; nothing is said where none was."""
+    resent = {
+        scope: rows.only((rows.rows["resent"] & ~rows.rows["warmup"]).to_numpy()) for scope, _, rows in level.each()
+    }
+    if not any(map(len, resent.values())):
+        return
+    for scope, rows in resent.items():
+        book.enter(f"{scope}.retries", len(rows), "count", "count(index)",
+                   rows.source(range(min(1, len(rows))), RESENT), n=len(rows))  # fmt: skip
+    book.derive(f"{level.id}.retries", "count", "sum(repeats)", lambda repeats: repeats.sum(),
+                repeats=level.ids("retries"))  # fmt: skip
+    once = level.measured.only(~level.measured.rows["resent"].to_numpy())
+    late = once.client_queue_s
+    for q in (50, 99) if len(late) else ():
+        picks = late.row[list(interpolated(late.values, q))]
+        book.enter(f"{level.id}.client_queue_once.p{q}", np.percentile(late.values, q), "s",
+                   f"percentile(client_queue_s, {q})", once.source(picks, SENT_ONCE), n=len(late),
+                   notes=["n_too_small"] if few(len(late), q) else [])  # fmt: skip
 
 
 def _workers(book: Book, level: LevelView) -> None:

@@ -32,6 +32,8 @@ def of_level(book: Book, level: LevelView, before: LevelView | None) -> Iterator
     id = level.id
     if book.value(f"{id}.failed"):
         yield Flag(id, "failed", (f"{id}.failed", f"{id}.completed"))
+    if book.value(f"{id}.retries"):
+        yield Flag(id, "resent", (f"{id}.retries", f"{id}.completed"))
     if before is not None and (flag := _falls(book, id, before.id)):
         yield flag
     if book.value(f"{id}.short_outputs"):
@@ -69,12 +71,16 @@ def _stamps(book: Book, id: str) -> Iterator[Flag]:
 
 
 def _sent_late(book: Book, level: LevelView) -> Iterator[Flag]:
-    """How far a schedule was kept; with a limit of requests in flight it is the plan that makes requests wait."""
+    """How far a schedule was kept; with a limit of requests in flight it is the plan that makes requests wait.
+
+    What the first try of a request took that was sent again is not the client's: such requests do not count.
+    """
     arrivals = level.repeats[0].facts.arrivals
     if arrivals is None or arrivals.max_in_flight:
         return
+    queue = "client_queue_once" if book.value(f"{level.id}.retries") else "client_queue"
     for statistic in ("p99", "p50"):
-        late, wait = (f"{level.id}.{figure}.{statistic}" for figure in ("client_queue", "due_ttft"))
+        late, wait = (f"{level.id}.{figure}.{statistic}" for figure in (queue, "due_ttft"))
         if (book.value(late) or 0) > SENT_LATE * (book.value(wait) or 0):
             yield Flag(level.id, "sent_late", (late, wait))
             return

@@ -29,8 +29,8 @@ class Column:
 class Table:
     """Requests of one or more repeats.
 
-    `rows`: a line a request: `file` (number in `files`), `line`, `index`, `warmup`, `possible` (numbers that a request
-    can have), `sound`, `ok`, `failure`, `t0_s`, `due_s`, `n`, `prompt_n`, `turn` (-1 outside a conversation),
+    `rows`: a line a request: `file` (number in `files`), `line`, `index`, `warmup`, `resent`, `possible` (numbers that a
+    request can have), `sound`, `ok`, `failure`, `t0_s`, `due_s`, `n`, `prompt_n`, `turn` (-1 outside a conversation),
     `asked_input`, `asked_output`, `counted` (has per-event counts), `usage` (the server stated n), `first_choices_s` (a
     stamp), `server_queue_s`, `server_prefill_s`, `server_decode_s` (as the server states them). `text_s`, `text_row`,
     `text_tokens`: the text events of all rows in order.
@@ -210,6 +210,7 @@ def table(file: str, requests: Sequence[Request]) -> Table:
             "line": np.arange(1, len(requests) + 1),
             "index": [r.index for r in requests],
             "warmup": np.array([r.warmup for r in requests], dtype=bool),
+            "resent": np.array([r.retries > 0 for r in requests], dtype=bool),
             "failure": [r.failure.kind if r.failure else None for r in requests],
             "possible": possible,
             "sound": sound,
