@@ -49,6 +49,14 @@ def test_token_ids_are_counted_and_an_empty_text_with_ids_is_a_text_event():
     assert (kinds, tokens) == ("tte", [2, 1, 0])
 
 
+@pytest.mark.parametrize("late", [{"choices": []}, completion()])
+@pytest.mark.parametrize("stated", [{}, {"completion_tokens": None}, {"total_tokens": 5}])
+def test_a_usage_that_states_nothing_takes_none_back(late, stated):
+    events, tokens, _ = read(completion("a"), completion("b"), {"choices": []} | usage(2), late | {"usage": stated})
+    assert [event.usage for event in events if event.usage] == [Usage(prompt_tokens=3, completion_tokens=2)]
+    assert tokens[:3] == [1, 1, 0]
+
+
 def test_a_llama_server_completion_has_usage_and_timings_in_its_finish_event():
     events, tokens, kinds = read(
         completion("a"), completion("bc"), completion(finish_reason="length") | usage(3) | timings(3)

@@ -254,15 +254,14 @@ def _silent(delta: dict[str, Any]) -> str:
 
 
 def _usage(stated: Any) -> Usage | None:
+    """The counts; `None` where not one is stated, for an empty usage takes nothing back of what was stated before."""
     if not isinstance(stated, dict):
         return None
-    return Usage(
-        prompt_tokens=_count(stated.get("prompt_tokens")),
-        completion_tokens=_count(stated.get("completion_tokens")),
-        cached_tokens=_count(
-            _dict(stated.get("prompt_tokens_details")).get("cached_tokens", stated.get("cached_tokens"))
-        ),
-    )
+    cached = _dict(stated.get("prompt_tokens_details")).get("cached_tokens", stated.get("cached_tokens"))
+    prompt, completion, cached = map(_count, (stated.get("prompt_tokens"), stated.get("completion_tokens"), cached))
+    if prompt is completion is cached is None:
+        return None
+    return Usage(prompt_tokens=prompt, completion_tokens=completion, cached_tokens=cached)
 
 
 def _error(error: Any) -> Failure:
