@@ -396,6 +396,27 @@ async def test_a_gzip_answer_is_read_though_it_was_not_asked_for():
     assert "accept-encoding: identity" in peer.head.lower()
 
 
+@pytest.mark.parametrize(
+    "told", [b"Content-Type: Text/Event-Stream; Charset=UTF-8\r\n", b"CONTENT-ENCODING: Identity\r\n"]
+)
+async def test_media_types_and_codings_are_read_in_any_case(told):
+    async def loud(peer):
+        await peer.send(b"HTTP/1.1 200 OK\r\n%bTransfer-Encoding: chunked\r\n\r\n" % told)
+        await peer.end(text("a"), STOP, usage(1), "[DONE]")
+
+    record, _ = await observe(loud)
+    assert (record.failure, record.kinds) == (None, "teud")
+
+
+async def test_a_stream_of_json_lines_is_known_in_any_case():
+    async def lines(peer):
+        await peer.send(b"HTTP/1.1 200 OK\r\nContent-Type: application/X-NDJSON\r\nTransfer-Encoding: chunked\r\n\r\n")
+        await peer.end(b'{"response":"a","done":false}\n', b'{"response":"","done":true,"eval_count":1}\n')
+
+    record, _ = await observe(lines, body={"raw": True})
+    assert (record.failure, record.kinds) == (None, "te")
+
+
 @pytest.mark.parametrize("head", [b"HTTP/1.0 200 OK\r\nContent-Type: text/event-stream\r\n\r\n",
                                   b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"])  # fmt: skip
 async def test_an_answer_may_be_ended_by_closing_the_connection(head):

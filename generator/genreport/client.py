@@ -331,7 +331,8 @@ async def _other(answer: Answer, seen: Exchange) -> None:
 async def _receive(response: httpx.Response, seen: Exchange) -> None:
     seen.status = response.status_code
     try:
-        kind = response.headers.get("content-type", "text/event-stream")
+        told = response.headers.get("content-type", "text/event-stream")
+        kind = told.lower()
         if response.status_code != 200:
             seen.failed("http", _whither(response) + await _beginning(response), response.headers.get("retry-after"))
         elif kind.startswith(JSON_LINES):
@@ -340,7 +341,7 @@ async def _receive(response: httpx.Response, seen: Exchange) -> None:
         elif kind.startswith("text/event-stream"):
             await _keep(response, seen)
         else:
-            seen.failed("protocol", f"{kind} in place of an event stream: {await _beginning(response)}")
+            seen.failed("protocol", f"{told} in place of an event stream: {await _beginning(response)}")
     finally:
         await response.aclose()
 
@@ -349,7 +350,7 @@ async def _keep(response: httpx.Response, seen: Exchange) -> None:
     answer = response.stream
     if not isinstance(answer, Answer):  # a given transport's: it is stamped when it gets here
         seen.ended(await _taken(response, seen, monotonic_us))
-    elif response.headers.get("content-encoding", "identity") == "identity":
+    elif response.headers.get("content-encoding", "identity").lower() == "identity":
         seen.ended(await answer.whole(seen.take))
     else:
         seen.ended(await _taken(response, seen, lambda: answer.read_us))

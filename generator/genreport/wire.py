@@ -203,7 +203,7 @@ class Answer(httpx.AsyncByteStream):
     @property
     def is_plain_stream(self) -> bool:
         """Whether it is an event stream as it is mostly sent: not an error, not compressed."""
-        told = {name.lower(): value for name, value in self.headers}
+        told = {name.lower(): value.lower() for name, value in self.headers}
         kind, coding = told.get(b"content-type", EVENTS), told.get(b"content-encoding", b"identity")
         return self.status == 200 and kind.startswith(EVENTS) and coding == b"identity"
 
