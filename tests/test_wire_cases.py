@@ -27,6 +27,7 @@ from genreport.figures.frames import table
 from genreport.load import open_loop
 from genreport.plan.engines import EngineEntry
 from genreport.records import TEXT_KINDS, Failure
+from genreport.wire import Wire
 
 pytestmark = pytest.mark.anyio
 
@@ -460,6 +461,34 @@ async def test_a_second_answer_behind_the_first_is_nobodys_and_its_connection_is
             assert record.usage.completion_tokens == 2
             await asyncio.sleep(0.02)
         assert server.connections == 2
+
+
+@pytest.mark.parametrize(("said", "stays", "kind", "message"), [
+    (REFUSED, True, "http", "busy"),
+    (REFUSED, False, "http", "busy"),
+    (b"", False, "stream", "DiedUnanswered: closed without an answer after 0.000 s"),
+])  # fmt: skip
+async def test_what_a_server_says_before_the_request_is_its_answer(said, stays, kind, message, monkeypatch):
+    opened = Wire._opened
+
+    async def slowly(self, *what):
+        line = await opened(self, *what)
+        await asyncio.sleep(0.02)  # so long the request is not sent
+        return line
+
+    async def speak(reader, writer):
+        writer.write(said)
+        if stays:
+            await reader.read()
+        writer.close()
+
+    monkeypatch.setattr(Wire, "_opened", slowly)
+    async with await asyncio.start_server(speak, "127.0.0.1", 0) as server:
+        address, port = server.sockets[0].getsockname()
+        async with Client(f"http://{address}:{port}", stall_s=5) as client:
+            records = [await client.complete(call(index), Clock(0)) for index in range(2)]
+        await asyncio.sleep(0.02)  # the server ends its side
+    assert [(record.failure.kind, record.failure.message) for record in records] == [(kind, message)] * 2
 
 
 @pytest.mark.parametrize("status", [b"000", b"099"])

@@ -254,7 +254,8 @@ class Line(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._answer: Answer | None = None
         self._descriptor: int | None = None  # of a socket that may be written to directly
-        self._ended = False
+        self._ended = self._gone = False
+        self._unasked = b""  # what came on it before anybody asked: a refusal, as a rule
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport
@@ -265,14 +266,14 @@ class Line(asyncio.Protocol):
         read_us = time.monotonic_ns() // 1000
         if self._answer is not None:
             self._answer.data(read_us, data)
-        else:  # nobody asked
-            self._ended = True
+        elif len(self._unasked) < HEAD_BYTES:  # nobody asked
+            self._ended, self._unasked = True, self._unasked + data
 
     def eof_received(self) -> None:
         self.connection_lost(None)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._ended = True
+        self._ended = self._gone = True
         if self._answer is not None:
             self._answer.lost(exc)
 
@@ -287,23 +288,27 @@ class Line(asyncio.Protocol):
         self._answer = Answer(self, patience, taker)
         self._wire.watch.add(self._answer, min(filter(None, patience.values()), default=LONGEST_LOOK_S))
         sent()
-        try:
-            written = self._write_now(request)
-        except OSError as error:
-            self._answer.lost(error)
-        else:
-            if written < len(request):
-                self._transport.write(request[written:])
+        if self._unasked:
+            self._answer.data(monotonic_us(), self._unasked)
+        if self._gone:
+            self._answer.lost(None)
+        elif (written := self._write_now(request)) < len(request):
+            self._transport.write(request[written:])
         return self._answer
 
     def _write_now(self, data: bytes) -> int:
-        """Writes past the event loop, which would do it in its next turn only; what the socket does not take is left."""
+        """Writes past the event loop, which would do it in its next turn only; what the socket does not take is left.
+
+        Of a connection that is closed the next read will tell, after what the server said before.
+        """
         if self._descriptor is None or not self.usable or self._transport.get_write_buffer_size():
             return 0
         try:
             return os.write(self._descriptor, data)
         except BlockingIOError:
             return 0
+        except OSError:
+            return len(data)
 
     async def release(self, answer: Answer) -> None:
         """Takes the line back from an answer that was read or given up."""
