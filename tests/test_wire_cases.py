@@ -386,6 +386,12 @@ async def test_a_long_line_that_is_no_longer_than_a_line_may_be_is_read():
     assert (record.failure, record.kinds) == (None, "ted")
 
 
+async def test_a_stream_whose_lines_end_in_a_carriage_return_alone_is_no_long_line():
+    word = body_of(text("x" * 100_000)).replace(b"\n", b"\r")
+    record, _ = await observe(streamed(*[word] * 60, body_of(STOP, "[DONE]").replace(b"\n", b"\r")))
+    assert (record.failure, record.kinds) == (None, "t" * 60 + "ed")
+
+
 async def test_a_gzip_answer_is_read_though_it_was_not_asked_for():
     async def zipped(peer):
         packed = gzip.compress(body_of(text("a"), text("b"), STOP, usage(2), "[DONE]"))

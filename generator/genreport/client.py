@@ -119,7 +119,10 @@ class Exchange:
         self.reads.append(data)
         self.reads_us.append(read_us)
         newline = data.rfind(b"\n")
-        self._line_bytes = len(data) - newline - 1 + (self._line_bytes if newline < 0 else 0)
+        if newline < 0 and (newline := data.rfind(b"\r")) < 0:  # which ends a line as well
+            self._line_bytes += len(data)
+        else:
+            self._line_bytes = len(data) - newline - 1
         self.bytes += len(data)
         return self.bytes > self.most_bytes or self._line_bytes > LINE_BYTES
 
