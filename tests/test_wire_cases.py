@@ -497,6 +497,18 @@ async def test_what_a_server_says_before_the_request_is_its_answer(said, stays, 
     assert [(record.failure.kind, record.failure.message) for record in records] == [(kind, message)] * 2
 
 
+@pytest.mark.parametrize("headers", [b"", b"Connection: Upgrade\r\nUpgrade: websocket\r\n"])
+async def test_a_server_that_switches_protocols_is_told_as_such(headers):
+    async def switch(peer):
+        await peer.send(b"HTTP/1.1 101 Switching\r\n%b\r\n\x81\x02hi" % headers)
+
+    record, _ = await observe(switch)
+    assert (record.failure.kind, record.failure.message) == (
+        "protocol",
+        "RemoteProtocolError: it switches to another protocol",
+    )
+
+
 @pytest.mark.parametrize("status", [b"000", b"099"])
 async def test_a_status_below_100_is_a_protocol_failure_whatever_comes_behind_it(status):
     async def odd(peer):

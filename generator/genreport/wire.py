@@ -174,6 +174,8 @@ class Answer(httpx.AsyncByteStream):
         self.status = self._parser.get_status_code()
         if self.status < 100:
             raise httpx.RemoteProtocolError(f"{self.status:03} is no status")
+        if self.status == 101:
+            raise httpx.RemoteProtocolError("it switches to another protocol")
         if self.status >= 200:
             self._headed = True
             if self._taker is None or not self.is_plain_stream:
