@@ -17,11 +17,11 @@ import pytest
 
 from genreport import runner
 from genreport.client import Call, Client, Clock
-from genreport.crew import Alone, Crew, Means, pace_of, pipes, shares, together, workers_for
+from genreport.crew import Alone, Crew, Means, hands, pace_of, pipes, shares, together, workers_for
 from genreport.errors import EngineError
 from genreport.plan import LevelPlan, read_plan
 from genreport.records import Arrivals, ClientFacts, HostClock, Request, Shape
-from genreport.worker import FACTS, Target
+from genreport.worker import FACTS, READY, RECORD, Target
 from test_load import calls
 from test_runner import engine, plan_of
 
@@ -136,6 +136,70 @@ async def test_the_clocks_of_a_load_are_those_of_the_workers_that_held_it():
         await hired.closed(asked(4), 4, lambda request: None)
         seen = hired.facts(facts([], 1))
     assert (seen.workers, [clock.offset_us for clock in seen.hosts]) == (2, [2, 3])
+
+
+class Composed:
+    """A worker that says each of these after so many seconds of silence, and then nothing until it is ended."""
+
+    host = None
+
+    def __init__(self, *said: tuple[float, bytes]) -> None:
+        self._said, self._closed = [*said], asyncio.Event()
+
+    async def open(self, target: Target) -> None: ...
+
+    def send(self, data: bytes) -> None: ...
+
+    async def message(self) -> bytes:
+        if self._said:
+            wait_s, said = self._said.pop(0)
+            await asyncio.sleep(wait_s)
+            return said
+        await self._closed.wait()
+        raise EOFError
+
+    async def close(self) -> None:
+        self._closed.set()
+
+
+def served(index: int) -> bytes:
+    request = Request(index=index, seed=7, asked_input=8, asked_output=1, due_us=0, t0_us=1, end_us=2)
+    return RECORD + request.model_dump_json().encode()
+
+
+@asynccontextmanager
+async def impatient(monkeypatch, *said: tuple[float, bytes]) -> AsyncIterator[Crew]:
+    """A crew of one composed worker, who may be silent for 0.1 s about what is due."""
+    monkeypatch.setattr(hands, "SILENCE_S", 0.05)
+    target = Target(url="", origin_us=0, headers={}, fresh_connections=False, ca=None, stall_s=0.02, request_s=0.03)
+    async with Crew([Composed(*said)], target, Clock(0)) as hired:
+        yield hired
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("said", "lost"), [
+    ([], [0, 1, 2]),
+    ([(0, READY)], [0, 1, 2]),
+    ([(0.01, READY), (0.22, served(0))], [1, 2]),
+])  # fmt: skip
+async def test_a_worker_that_says_nothing_for_too_long_is_ended_and_counts_as_dead(said, lost, monkeypatch):
+    records: list[Request] = []
+    async with impatient(monkeypatch, *said) as hired:
+        with pytest.raises(EngineError, match="all workers of the load died"):
+            await hired.closed(asked(3), 1, records.append)
+    assert [record.index for record in records if record.failure] == lost
+    assert hired.remarks == [
+        f"worker 1 of 1 died (silent for 0.1 s, so it was ended): {len(lost)} of its 3 requests failed"
+    ]
+
+
+@pytest.mark.anyio
+async def test_a_worker_of_which_nothing_is_due_may_be_silent(monkeypatch):
+    said = [(0, READY), (0.7, served(0)), (0, FACTS + facts([], 1).model_dump_json().encode())]
+    records: list[Request] = []
+    async with impatient(monkeypatch, *said) as hired:
+        await hired.open([asked(1)[0].due(600_000)], records.append, None, None)
+    assert ([record.failure for record in records], hired.remarks) == ([None], [])
 
 
 # ------------------------------------------------------------------------------------ against a server with its own clock

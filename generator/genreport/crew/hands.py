@@ -7,14 +7,17 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Protocol
 
-from genreport.client import Call
+from genreport.client import Call, Clock
+from genreport.load import until
 from genreport.records import ClientFacts, HostClock, Request
 from genreport.worker import FACTS, RECORD, Share, Target, message, order
 
 PATIENCE_S = 3.0  # what a worker gets to hand over and end in
+SILENCE_S = 20.0  # beyond what a request may take: a worker that says nothing for so long is stopped, or hangs
 OnDone = Callable[[Request], None]
 
 
@@ -97,12 +100,13 @@ class Hand:
 
     def __init__(self, link: Link) -> None:
         self.link = link
-        self.share, self.alive = Share([]), True
+        self.share, self.alive, self.silent = Share([]), True, False
         self._done: set[int] = set()
         self._reading: asyncio.Task[None] | None = None
         self._answers: asyncio.Queue[bytes | Exception | None] = asyncio.Queue()
 
     async def hire(self, target: Target) -> None:
+        self._clock, self._most_s = Clock(target.origin_us), target.stall_s + target.request_s + SILENCE_S
         await self.link.open(target)
         self._reading = asyncio.create_task(self._read())
 
@@ -111,18 +115,24 @@ class Hand:
         self.share, self._done, self.on_done = share, set(), on_done
         if self.alive:
             self.link.send(order(share))
-        await self._answer()
+        async with self._watched(lambda: 0):
+            await self._answer()
 
     async def hold(self, start_us: int) -> ClientFacts | None:
         """Has it hold its share from then on; what it says of itself at the end, `None` where it died."""
         if self.alive:
             self.link.send(order(start_us))
-        facts = await self._answer()
+        async with self._watched(lambda: start_us + min((call.due_us for call in self.unfinished), default=0)):
+            facts = await self._answer()
         return None if facts is None else ClientFacts.model_validate_json(facts)
 
     @property
     def unfinished(self) -> list[Call]:
         return [call for call in self.share.calls if call.index not in self._done]
+
+    async def end(self) -> str:
+        """How it ended, for a person."""
+        return f"silent for {self._most_s:g} s, so it was ended" if self.silent else await self.link.end()
 
     async def dismiss(self) -> None:
         """Has it hand over what has finished, and end."""
@@ -135,6 +145,24 @@ class Hand:
         await self.link.close()
         self._reading.cancel()
         await asyncio.gather(self._reading, return_exceptions=True)
+
+    @asynccontextmanager
+    async def _watched(self, due_us: Callable[[], int]) -> AsyncIterator[None]:
+        """Meanwhile it is ended, as if it had died, where it says nothing of what is due for longer than that can take."""
+        self._heard_us = self._clock.now_us()
+        watching = asyncio.create_task(self._watch(due_us))
+        try:
+            yield
+        finally:
+            if not self.silent:
+                watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
+
+    async def _watch(self, due_us: Callable[[], int]) -> None:
+        while (end_us := max(self._heard_us, due_us()) + round(self._most_s * 1e6)) > self._clock.now_us():
+            await until(end_us, self._clock)
+        self.silent = True
+        await self.link.close()
 
     async def _answer(self) -> bytes | None:
         """What it answered to the last order; `None` from its death on."""
@@ -150,6 +178,7 @@ class Hand:
         try:
             while True:
                 told = await self.link.message()
+                self._heard_us = self._clock.now_us()
                 self._take(told[:1], told[1:])
         except EOFError:
             self.alive = False

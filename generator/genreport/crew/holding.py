@@ -127,7 +127,7 @@ class Crew:
         if facts is not None:
             self._facts.append(facts)
             return
-        seen_us, unfinished, end = self._clock.now_us(), hand.unfinished, await hand.link.end()
+        seen_us, unfinished, end = self._clock.now_us(), hand.unfinished, await hand.end()
         for call in unfinished:
             hand.on_done(lost(call, hand.share, start_us, seen_us, end))
         total = len(hand.share.calls)
