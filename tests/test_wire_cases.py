@@ -392,6 +392,39 @@ async def test_a_stream_whose_lines_end_in_a_carriage_return_alone_is_no_long_li
     assert (record.failure, record.kinds) == (None, "t" * 60 + "ed")
 
 
+async def test_a_small_answer_that_unpacks_to_a_huge_one_is_given_up_in_little_memory():
+    packed = gzip.compress((b": %b\n" % (b"x" * 997)) * 50_000)
+
+    async def bomb(peer):
+        await peer.send(
+            b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(packed), packed
+        )
+
+    tracemalloc.start()
+    try:
+        record, _ = await observe(bomb, answer_bytes=1 << 20)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert (record.failure.kind, record.kinds, peak < 20 << 20) == ("protocol", "", True)
+    assert "answer is far too long" in record.failure.message
+
+
+async def test_an_event_of_a_compressed_answer_has_the_stamp_of_its_read():
+    packed = gzip.compress(body_of(*[text("a", pad=str(k) * 40) for k in range(3000)], STOP, "[DONE]"), 0)
+    half = len(packed) // 2
+
+    async def zipped(peer):
+        head = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(packed)
+        await peer.send(head, packed[:half])
+        await asyncio.sleep(0.1)
+        await peer.send(packed[half:])
+
+    record, _ = await observe(zipped)
+    assert (record.failure, record.kinds) == (None, "t" * 3000 + "ed")
+    assert sum(record.gaps_us[1300:1700]) > 50_000
+
+
 async def test_a_gzip_answer_is_read_though_it_was_not_asked_for():
     async def zipped(peer):
         packed = gzip.compress(body_of(text("a"), text("b"), STOP, usage(2), "[DONE]"))

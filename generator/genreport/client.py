@@ -21,11 +21,12 @@ from genreport.alike import Alike
 from genreport.dialect import MESSAGE_ROOM, Event, clean, endpoint, increments, kind_letters, parse, token_counts
 from genreport.records import DONE, TEXT_KINDS, TEXT_LIMIT, Failure, FailureKind, Request
 from genreport.sse import Decoder, Lines
-from genreport.wire import Answer, Wire, head_of, monotonic_us
+from genreport.wire import Answer, Wire, head_of, monotonic_us, pieces
 
 TEXT_ROOM = 16 * TEXT_LIMIT  # cut to the limit when it was redacted
 ANSWER_BYTES = 64 << 20  # no answer of a level is nearly as large
 LINE_BYTES = 4 << 20  # and no event of one
+PIECE = 1 << 16  # bytes of a compressed answer, which are read as one read's are
 SLICE = 16  # events of a step of reading: a tenth of a millisecond at most
 JSON_LINES = ("application/x-ndjson", "application/jsonl", "application/json-lines")
 
@@ -361,8 +362,9 @@ async def _keep(response: httpx.Response, seen: Exchange) -> None:
 
 async def _taken(response: httpx.Response, seen: Exchange, read_us: Callable[[], int]) -> int:
     async for data in response.aiter_bytes():
-        if seen.take(read_us(), data):
+        if any(seen.take(read_us(), piece) for piece in pieces(data, PIECE)):
             break
+        await asyncio.sleep(0)  # a compressed answer may be a thousand times as long as what was sent
     return read_us()
 
 

@@ -13,7 +13,7 @@ import os
 import ssl
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from typing import Any, Protocol, TypeVar
 
 import httptools
@@ -29,6 +29,7 @@ except ImportError:
 LONGEST_LOOK_S = 1.0  # between two looks at what is under way
 HEAD_BYTES = 100_000  # no head is nearly as large
 STALE_S = 0.1  # a kept connection that was closed says so sooner; one that dies later had taken the request
+PIECE = 4096  # of a compressed answer: that is a thousand times as much unpacked, at most
 EVENTS = b"text/event-stream"
 # what this machine lacks, not the server: files, memory, ports
 OWN = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL}
@@ -225,8 +226,10 @@ class Answer(httpx.AsyncByteStream):
     async def __aiter__(self) -> AsyncIterator[bytes]:
         while True:
             while self._early:
-                self.read_us, data = self._early.pop(0)
-                yield data
+                read_us, data = self._early.pop(0)
+                for piece in pieces(data, PIECE):
+                    self.read_us = read_us  # more may have come while the last piece was taken
+                    yield piece
             if self.complete:
                 return
             self._take = self._put_by_and_wake
@@ -455,6 +458,11 @@ def _more_files() -> bool:
     except (OSError, ValueError):
         return False
     return True
+
+
+def pieces(data: bytes, size: int) -> Iterator[bytes]:
+    """The same bytes, so many at a time."""
+    return (data[begin : begin + size] for begin in range(0, len(data), size))
 
 
 def _nothing() -> None:
