@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from compose import compose_round
 from genreport.cli import main
 from genreport.display import shown
+from genreport.places import STAMP
 
 
 @pytest.fixture
@@ -182,6 +183,35 @@ def test_a_round_below_a_file_is_refused_in_one_line(tmp_path, monkeypatch):
         "tests: [{id: t, kind: concurrency, input: 1, output: 1, levels: [1]}]\n"
     )
     assert "Not a directory" in one_line("run", "plan.yaml", "--out", "plan.yaml/round")
+
+
+@pytest.mark.parametrize(
+    "writes",
+    [
+        ("guide", "{round}", "-o"),
+        ("figures", "{round}", "-o"),
+        ("noise", "{round}", "{round}", "--out"),
+        ("plan", "init"),
+    ],
+    ids=lambda writes: writes[0],
+)
+@pytest.mark.parametrize(
+    ("target", "told"),
+    [
+        ("{round}/plan.yaml", "is inside a round, which stays as it is; name a file elsewhere"),
+        ("{round}/levels/new", "is inside a round, which stays as it is; name a file elsewhere"),
+        ("site/rounds/new", "is inside a built site, which stays as it is; name a file elsewhere"),
+        ("none/new", "there is no folder none; make it, or name another file"),
+    ],
+)
+def test_no_command_writes_into_a_round_or_a_site_or_a_folder_that_is_not_there(writes, target, told, round_path):
+    Path("site/rounds").mkdir(parents=True)
+    Path("site", STAMP).touch()
+    before = {file: file.read_bytes() for file in round_path.rglob("*") if file.is_file()}
+    arguments = [each.format(round=round_path) for each in (*writes, target)]
+    assert one_line(*arguments, code=2) == f"{arguments[-1]}: {told}\n"
+    assert {file: file.read_bytes() for file in round_path.rglob("*") if file.is_file()} == before
+    assert not list(Path("site").rglob("new"))
 
 
 def test_a_reader_that_has_gone_is_no_error(monkeypatch):

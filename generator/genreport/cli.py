@@ -131,11 +131,13 @@ def plan_init(path: str, urls: tuple[str, ...], key_name: str | None) -> None:
     """Write a commented plan, PATH, for the engines that run on this machine."""
     import os
 
+    from genreport.places import free
     from genreport.planning import draft, finding
 
+    target = free(path)
     asked = tuple(map(finding.address, urls)) or tuple(f"http://127.0.0.1:{port}" for port in finding.PORTS)
     found = finding.look(asked, os.environ.get(key_name) if key_name else None)
-    draft.write(Path(path), found, key_name)
+    draft.write(target, found, key_name)
     for server in found:
         what = "wants a key: see --api-key-env" if server.locked else f"{server.kind}, {server.models[0]}"
         tell(f"{server.url}: {what}")
@@ -316,12 +318,14 @@ def serve(rounds: tuple[str, ...], slo: tuple[str, ...], port: int, **compared: 
 def noise(rounds: tuple[str, ...], out: str | None) -> None:
     """Measure what ROUNDS differ by in which nothing was changed: the floor below which a difference is noise."""
     from genreport.comparing import noise as floors
+    from genreport.places import free
 
+    target = free(out) if out else None
     found = floors.of_paths(rounds)
     for line in floors.told(found):
         tell(line)
-    if out is not None:
-        floors.write(found, out)
+    if target:
+        floors.write(found, target)
 
 
 @main.command()
@@ -354,17 +358,19 @@ def figures(round: str, prefixes: tuple[str, ...], format: str, output: str | No
     """Export the figures of ROUND, or those whose ids start with PREFIX."""
     from genreport.export import chosen, lines
     from genreport.figures import limits
+    from genreport.places import free
     from genreport.publish import ledger_of
     from genreport.rounds import verified
 
+    target = free(output) if output else None
     given, opened = limits.read(slo), verified(round)
     ledger = ledger_of(opened, given, counted=any(prefix.startswith("evidence") for prefix in prefixes))
     text = (f"{line}\n" for line in lines(chosen(ledger, prefixes, opened.name), format))
-    if output is None:
+    if target is None:
         sys.stdout.writelines(text)
         sys.stdout.flush()  # a reader that has gone is noticed here, not at the end of the program
     else:
-        with Path(output).open("w", encoding="utf-8", newline="") as file:
+        with target.open("w", encoding="utf-8", newline="") as file:
             file.writelines(text)
 
 
@@ -376,10 +382,11 @@ def figures(round: str, prefixes: tuple[str, ...], format: str, output: str | No
 def guide(round: str, output: str | None, slo: tuple[str, ...]) -> None:
     """Write the selection guide of ROUND as one file to mail: no site, no network, every number with its origin."""
     from genreport.figures import limits
+    from genreport.places import free, mailed_file
     from genreport.publish import guide_of
 
+    path = free(output or Path(mailed_file(Path(round).resolve().name)).name)
     made = guide_of(Path(round), limits.read(slo))
-    path = Path(output) if output else Path(Path(made.path).name)
     path.write_text(made.text, "utf-8")
     tell(f"{path}: {made.size}, {made.shown:,} figures and the derivations of {made.derived:,}")
 

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from functools import cache
+from pathlib import Path
 from urllib.parse import quote
+
+from genreport.errors import OptionError
+from genreport.rounds import HEAD
 
 # a page of a listing ends before its lines, with the markup around each, pass this many bytes; a longer line stands alone
 PAGE_BYTES, LINE_BYTES = 320_000, 110
 RAW, SOURCES, FIGURES, MANIFEST, CARDS = "raw", "sources", "figures", "provenance.json", "figures.js"
+# marks the root of a built site
+STAMP = ".genreport-stamp.json"
 
 # what a browser shows or downloads as text; anything else in a round is published with `.txt` behind its name, so that
 # a page or a script that lies in a round never runs in the site
@@ -26,6 +33,20 @@ _NUMBERED = (
     (re.compile(r"pair(?:\.[^.]+){3}\.(?:.*_)?[^._]*?(\d+)(?:\.(?:low|high))?"), 20),
 )
 _REPEAT = re.compile(r"r\d+")
+
+
+def free(path: str | Path) -> Path:
+    """The place of a file to write, told before anything is computed; OptionError inside a round, a site or no folder."""
+    place = Path(path)
+    for folder in place.absolute().resolve().parents:
+        if any((folder / mark).exists() for mark in (HEAD, STAMP)):
+            what = "a round" if (folder / HEAD).exists() else "a built site"
+            raise OptionError(f"is inside {what}, which stays as it is", where=str(path), cure="name a file elsewhere")
+    if not place.parent.is_dir():
+        raise OptionError(f"there is no folder {place.parent}", where=str(path), cure="make it, or name another file")
+    if not os.access(place if place.exists() else place.parent, os.W_OK):
+        raise OptionError("cannot be written", where=str(path), cure="name a file in a folder that you may write")
+    return place
 
 
 def derivation_group(id: str) -> str:

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from genreport import __version__, cores
+from genreport.places import STAMP
 from genreport.rounds import Round
 from genreport.rounds.files import all_files
 
-NAME = ".genreport-stamp.json"
 _LIBRARIES = ("altair", "jinja2", "markdown", "mkdocs", "mkdocs-material", "pymdown-extensions", "vl-convert-python")
 
 
@@ -33,7 +33,7 @@ def key(rounds: Sequence[Round], resources: Path, options: Mapping[str, Any]) ->
 
 def content(site: Path) -> str:
     """A hash of a site's files, so that a damaged one is built again."""
-    return _hash(site, (site / file for file in all_files(site) if file.rpartition("/")[2] != NAME))
+    return _hash(site, (site / file for file in all_files(site) if file.rpartition("/")[2] != STAMP))
 
 
 def holds(site: Path, wanted: str) -> bool:
@@ -43,14 +43,14 @@ def holds(site: Path, wanted: str) -> bool:
 
 def read(folder: Path) -> dict[str, str]:
     try:
-        found = json.loads((folder / NAME).read_text("utf-8"))
+        found = json.loads((folder / STAMP).read_text("utf-8"))
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
 
 
 def write(folder: Path, facts: dict[str, str]) -> None:
-    (folder / NAME).write_text(json.dumps(facts) + "\n", "utf-8")
+    (folder / STAMP).write_text(json.dumps(facts) + "\n", "utf-8")
 
 
 def _inputs(resources: Path) -> Iterable[Path]:
