@@ -368,7 +368,7 @@ def test_the_curve_says_what_failed(told, case, said):
         ("ttft", "no counters", "vllm-bf16: it cannot be told, for want of the engine's counters."),
         ("ttft", "a warm cache", "its cache helped at C = 1 (50 % of the prompt tokens)"),
         ("kv", "one level only", "Prompts of one length at one load: C = 4 requests in flight in a closed loop, 16 tokens out, 64"),
-        ("kv", "one level only", "one 1.28×≥ as high would make both walls equally near;"),
+        ("kv", "one level only", "one 1.28×≤ as high would make both walls equally near;"),
         ("kv", "the challenger failed", "cannot be told (n/a: the start-up log does not say). No request succeeded on llamacpp-q4."),
         ("kv", "a length sweep only", "Length against load: this round has no concurrency sweep to hold the lengths against."),
         ("kv", "a length sweep only", "The points of the length sweep stand in the table above."),

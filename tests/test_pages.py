@@ -65,6 +65,14 @@ def test_a_missing_quantity_prints_na_and_leads_to_its_reason(composed):
     assert "title=" not in text
 
 
+@pytest.mark.parametrize(
+    ("figure", "mark"),
+    [("concurrency.vllm-bf16.c4.mfu", "≤"), ("engine.vllm-bf16.flops_ceiling", "≥"), ("concurrency.vllm-bf16.walls_cross", "≥")],
+)  # fmt: skip
+def test_a_share_of_a_ceiling_that_is_a_lower_bound_is_at_most_so_much_and_the_ceiling_at_least(figure, mark, composed):
+    assert f'data-note="lower_bound">{mark}</sup>' in render(composed, f'{{{{ fig("{figure}") }}}}')
+
+
 def test_a_number_on_a_page_without_a_site_says_where_it_comes_from_by_itself(composed):
     printer = Printer(compute(composed).ledger, "")
     printer.alone = True

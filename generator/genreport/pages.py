@@ -84,7 +84,7 @@ class Printer:
         self.printed.add(q.id)
         text = say("number.na") if q.missing else shown(q.value, q.unit)
         kind = "gr-num gr-na" if q.missing else "gr-num"
-        marks = "" if q.missing else "".join(_mark(note) for note in q.notes if note in MARKS)
+        marks = "" if q.missing else "".join(_mark(note, q.unit) for note in q.notes if note in MARKS)
         # where figures.js lies beside the page a card says more, and sooner, than a title on each number would
         title = Markup(' title="{}"').format(_tooltip(q)) if self.alone else ""
         return Markup('<a class="{}" href="{}" data-id="{}"{}>{}</a>{}').format(
@@ -123,8 +123,14 @@ MARKS = {
 }
 
 
-def _mark(note: str) -> Markup:
-    return Markup('<sup class="gr-mark" data-note="{}">{}</sup>').format(note, MARKS[note])
+# a share of a ceiling, and a factor that it still leaves, are at most what a ceiling that is a lower bound makes of them;
+# the ceiling itself, and where it begins to bind, at least
+OF_A_CEILING = ("share", "ratio")
+
+
+def _mark(note: str, unit: str) -> Markup:
+    mark = "≤" if note == "lower_bound" and unit in OF_A_CEILING else MARKS[note]
+    return Markup('<sup class="gr-mark" data-note="{}">{}</sup>').format(note, mark)
 
 
 def _tooltip(q: Quantity) -> str:
