@@ -694,6 +694,36 @@ def test_both_calculators_answer_in_the_page(calculating, tmp_path):
 
 
 @pytest.mark.slow
+def test_a_field_that_cannot_be_read_says_so_and_leaves_no_answer_to_the_question_before(calculating, tmp_path):
+    round = compose_round(tmp_path / "round", jitter=0, latency=DOMINATED, slos=[slo(500)])
+    tab = calculating.browser.new_page()
+    tab.set_content(f"<article>{guide(round).split('---', 2)[2]}</article>")
+    tab.add_script_tag(path=str(ASSETS / "guide.js"))
+
+    def told(kind: str, cell: str, **typed: str) -> tuple[list[str], str]:
+        for name, value in typed.items():
+            tab.fill(f"{kind} [name={name}]", value)
+        notes = [note for note in tab.locator(f"{kind} .gr-wrong").all() if note.get_attribute("hidden") is None]
+        return [note.inner_text() for note in notes], tab.locator(f"{kind} {cell}").first.inner_text()
+
+    whole = "a whole number, 1 or more"
+    for wrong in ("0", "-4", "", "2.5"):
+        assert told(".gr-users", "tbody td:nth-child(2)", users=wrong) == ([whole], "–")
+        assert told(".gr-fit", "tr[data-row=kv] td:nth-child(2)", users=wrong) == ([whole], "–")
+    assert told(".gr-fit", "tr[data-row=kv] td:nth-child(2)", users="4")[0] == []
+    assert told(".gr-cost", "[data-cost]", utilisation="30") == (["a share: above 0, and 1 at most"], "–")
+    assert told(".gr-cost", "[data-cost]", utilisation="1", api="2")[0] == [
+        "needed, or the price of the machine and its years"
+    ]
+    assert told(".gr-cost", "[data-cost]", card="1800") == (["needed beside the price of the machine"], "–")
+    notes, cost = told(".gr-cost", "[data-cost]", hour="0.79", watts="450")
+    assert notes == ["not counted: the rent is", "missing: power is not counted"]
+    assert cost.endswith("EUR")
+    assert told(".gr-cost", "[data-cost]", hour="-1", card="")[1] == "–"
+    tab.close()
+
+
+@pytest.mark.slow
 def test_any_number_of_users_is_answered_between_the_loads_and_never_beyond_them(calculating, tmp_path):
     round = compose_round(tmp_path / "round", jitter=0, latency=DOMINATED)
     figures = compute(round)

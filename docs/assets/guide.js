@@ -105,6 +105,16 @@
   const numbers = (form) =>
     Object.fromEntries([...form.elements].filter((e) => e.type === "number").map((e) => [e.name, e.valueAsNumber]));
 
+  /* Shows under each field what is wrong with it, or with it beside the others (`hints`, by name); whether all can be used. */
+  const checked = (form, hints = {}) => {
+    for (const note of form.querySelectorAll("[data-wrong]")) {
+      const field = note.parentElement.querySelector("input");
+      note.hidden = note.dataset.wrong ? !hints[note.dataset.wrong] : field.validity.valid;
+      if (!note.dataset.wrong) field.setAttribute("aria-invalid", String(!note.hidden));
+    }
+    return form.checkValidity();
+  };
+
   /* ---- does it fit: a row a measure, a column an engine */
   const drawFit = (root, say, data, asked) => {
     data.engines.forEach((engine, place) => {
@@ -140,7 +150,8 @@
     const update = () => {
       const asked = numbers(form);
       asked.memory *= 2 ** 30;
-      if ([asked.input, asked.output, asked.users].every((v) => v >= 1)) drawFit(root, say, data, asked);
+      if (checked(form)) drawFit(root, say, data, asked);
+      else root.querySelectorAll("tr[data-row] td:not(:first-child)").forEach((td) => put(td, say("none"), true));
     };
     update();
     return update;
@@ -179,17 +190,27 @@
 
   const startUsers = (root, data, form, say) => {
     const update = () => {
-      const users = form.users.valueAsNumber;
-      if (users >= 1) drawUsers(root, say, data, users);
+      if (checked(form)) return drawUsers(root, say, data, form.users.valueAsNumber);
+      root.querySelectorAll("tbody td:not(:first-child)").forEach((td) => put(td, say("unasked"), true));
+      put(root.querySelector("output"), "");
     };
     update();
     return update;
   };
 
   /* ---- what it costs: the cells of a server-written table, replaced once somebody gives prices of their own */
+  const lacking = ({ hour, card, years, watts, kwh, api }) => ({
+    price: !(hour > 0 || card > 0 || years > 0) && (watts > 0 || kwh > 0 || api > 0),
+    card: !(hour > 0) && years > 0 && !(card > 0),
+    years: !(hour > 0) && card > 0 && !(years > 0),
+    rented: hour > 0 && card > 0,
+    watts: kwh > 0 && !(watts > 0),
+    kwh: watts > 0 && !(kwh > 0),
+  });
+
   const drawCost = (root, say, rates, prices, currency) => {
-    const price = hourly(prices);
-    const known = price !== null && prices.utilisation > 0 && prices.utilisation <= 1;
+    const price = checked(root.querySelector("form"), lacking(prices)) ? hourly(prices) : null;
+    const known = price !== null;
     if (known) root.dataset.grGiven = "yes"; // worth printing
     for (const td of root.querySelectorAll("[data-cost]"))
       put(td, known ? shown(perMillion(price, rates.get(td.dataset.cost), prices.utilisation), currency) : say("missing"));
