@@ -280,7 +280,7 @@ def test_the_example_asks_for_more_than_was_started_and_less_than_the_machine_ha
     text = words(guide(figures.round))
     assert "16 users with 8,192 tokens each, prompt and answer together:" in text
     assert re.search(r"as it was startedno, the model ends before", text)
-    assert re.search(r"if it is started for itfits, [\d.]+ GiB left", text)
+    assert re.search(r"if it is started for itno, the model ends before", text)
 
 
 def test_a_launch_that_limits_its_sequences_lets_the_others_wait():
@@ -679,8 +679,10 @@ def test_both_calculators_answer_in_the_page(calculating, tmp_path):
 
     k = figures.ledger["engine.vllm-bf16.kv_bytes_per_token"].value
     assert cells("kv")[0] == shown(kv(16, 8192, k), "bytes")
-    assert cells("verdict")[0] == "refused: the model ends at 2,048 tokens"
-    tab.fill(".gr-fit [name=input]", "64")
+    assert cells("verdict")[0] == cells("memory")[0] == "refused: the model ends at 2,048 tokens"
+    assert (cells("left")[0], cells("prefill")[0]) == ("n/a", "n/a")
+    assert cells("wait")[0] == "n/a: measured with 64 tokens in and 16 out, nothing else"
+    tab.fill(".gr-fit [name=input]", "66")
     tab.fill(".gr-fit [name=output]", "16")
     tab.fill(".gr-fit [name=users]", "20")
     assert cells("verdict")[1] == "some wait: it works on 16 at once"

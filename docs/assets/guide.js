@@ -11,6 +11,9 @@
   const prefill = (ttft, measured, input) => (ttft * input) / measured;
   const decode = (itl, output) => (output - 1) * itl;
 
+  /* whether a load measured with one number of tokens speaks for another: within a tenth */
+  const alike = (asked, measured) => measured !== undefined && Math.abs(asked - measured) <= 0.1 * measured;
+
   const verdict = (users, context, { model, length, slots, pool }) => {
     const over = (asked, limit) => limit !== undefined && asked > limit;
     if (over(context, model)) return "model";
@@ -73,19 +76,23 @@
     const loads = curve("throughput")[0];
     const some = (...needs) => needs.every((need) => need !== undefined);
     const demand = some(engine.kv) ? kv(asked.users, context, engine.kv) : null;
+    const is = verdict(asked.users, context, engine);
+    const possible = is !== "model";
+    const measured = alike(asked.input, engine.input) && alike(asked.output, engine.output);
     const total = some(engine.kv, engine.weights) ? needed(engine.weights, asked.users, context, engine.kv) : null;
     return {
       engine: engine.engine,
-      verdict: verdict(asked.users, context, engine),
+      verdict: is,
+      measured,
       share: some(engine.pool) ? (asked.users * context) / engine.pool : null,
       kv: demand,
       held: some(engine.pool) ? held(engine.pool, context) : null,
       needed: total,
-      left: total === null || !(asked.memory > 0) ? null : asked.memory - total,
-      prefill: some(engine.ttft, engine.input) ? prefill(engine.ttft, engine.input, asked.input) : null,
-      decode: some(engine.itl) ? decode(engine.itl, asked.output) : null,
-      throughput: at(asked.users, ...curve("throughput")),
-      wait: at(asked.users, ...curve("wait")),
+      left: !possible || total === null || !(asked.memory > 0) ? null : asked.memory - total,
+      prefill: possible && some(engine.ttft, engine.input) ? prefill(engine.ttft, engine.input, asked.input) : null,
+      decode: possible && some(engine.itl) ? decode(engine.itl, asked.output) : null,
+      throughput: measured ? at(asked.users, ...curve("throughput")) : null,
+      wait: measured ? at(asked.users, ...curve("wait")) : null,
       low: loads[0],
       high: loads[loads.length - 1],
     };
@@ -136,9 +143,12 @@
       const room = found.left === null ? null : { bytes: shown(Math.abs(found.left), "bytes") };
       if (room && found.left < 0) put(cell("left"), say("short", room));
       else value("left", found.left, "bytes");
-      put(cell("memory"), say(room ? (found.left < 0 ? "noroom" : "room") : "missing", room ?? {}), !room);
+      if (found.verdict === "model") put(cell("memory"), say("model", limits));
+      else put(cell("memory"), say(room ? (found.left < 0 ? "noroom" : "room") : "missing", room ?? {}), !room);
       for (const [row, unit] of [["throughput", "tok/s"], ["wait", "s"]]) {
-        if (found[row] !== null || found.low === undefined) value(row, found[row], unit);
+        const shape = { input: text(engine.input, "1"), output: text(engine.output, "1") };
+        if (found.low !== undefined && !found.measured) put(cell(row), say("othershape", shape), true);
+        else if (found[row] !== null || found.low === undefined) value(row, found[row], unit);
         else put(cell(row), say("beyond", { low: shown(found.low, "1"), high: shown(found.high, "1") }), true);
       }
     });
