@@ -114,9 +114,12 @@ def test_where_nothing_answers_a_template_says_what_to_fill_in(tmp_path):
     assert "no engine answers at http://127.0.0.1:9" in result.output
     assert file.read_text().count("FILL IN") == 3
     read_plan(file)
-    checked = CliRunner().invoke(main, ["plan", "check", str(file)])
-    assert checked.exit_code == 0
-    assert checked.stderr == f"{file}: still marked FILL IN: line 13, 14\n"
+    for command in (["plan", "check", str(file)], ["run", str(file), "--out", str(tmp_path / "round")]):
+        refused = CliRunner().invoke(main, command)
+        assert refused.exit_code == 2
+        told = "still marked FILL IN: line 13, 14; fill in what is meant, and take the mark away"
+        assert refused.output == f"{file}: {told}\n"
+    assert not (tmp_path / "round").exists()
 
 
 def test_a_server_that_wants_a_key_is_named_and_its_plan_says_where_the_key_goes(tmp_path, monkeypatch):

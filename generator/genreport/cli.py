@@ -158,9 +158,8 @@ def plan_check(path: str, like: str | None, elsewhere: bool) -> None:
     from genreport.rounds import Round
 
     read = read_plan(path, on_this_machine=not elsewhere)
+    draft.refuse_unfilled(path, read.text)
     tell("\n".join(ahead.told(read, Round(like) if like else None)))
-    if left := draft.unfilled(read.text):
-        tell(f"{path}: still marked FILL IN: line {', '.join(map(str, left))}", err=True)
 
 
 @main.command()

@@ -20,6 +20,7 @@ from genreport.engines.process import pinned
 from genreport.errors import ConditionError, EngineError, OptionError, RoundError
 from genreport.machine import cpu_set, machine_facts, measure_ceilings, own_cores
 from genreport.plan import Engine, LaunchGroup, Met, Plan, PlannedTest, read_plan
+from genreport.planning import draft
 from genreport.progress import Progress, Silent
 from genreport.records import Ceiling, ClientCeiling, RoundHead
 from genreport.redact import Redactor
@@ -46,12 +47,14 @@ def run(
     """Records the plan's round into a folder and seals it, with live progress unless another display is given.
 
     `scheduler` is the address of a dask cluster whose workers hold the loads.
-    Ctrl-C, SIGTERM and a lost terminal end it with KeyboardInterrupt and every finished level kept. Raises PlanError and
-    RoundError before anything is written, EngineError at the end when an engine had to be given up, and ConditionError
-    when a level does not meet the plan's `fail_on`.
+    Ctrl-C, SIGTERM and a lost terminal end it with KeyboardInterrupt and every finished level kept. Raises PlanError,
+    OptionError and RoundError before anything is written, EngineError at the end when an engine had to be given up, and
+    ConditionError when a level does not meet the plan's `fail_on`.
     """
     with progress or Progress() as shown:
-        recording = Recording(read_plan(plan_path), Path(out), shown, scheduler)
+        plan = read_plan(plan_path)
+        draft.refuse_unfilled(plan_path, plan.text)
+        recording = Recording(plan, Path(out), shown, scheduler)
         recording.look()
         recording.read_models()
         with recording.opened(resume):

@@ -72,9 +72,12 @@ def write(path: Path, found: Sequence[Found], key_name: str | None = None) -> No
     read_plan(path, on_this_machine=False)
 
 
-def unfilled(plan: str) -> list[int]:
-    """Numbers of the lines of a plan's text that hold something and are still marked."""
-    return [n for n, line in enumerate(plan.splitlines(), 1) if FILL_IN in line and not line.lstrip().startswith("#")]
+def refuse_unfilled(path: str | Path, plan: str) -> None:
+    """OptionError with the lines of a plan's text that hold something and are still marked."""
+    lines = enumerate(plan.splitlines(), 1)
+    if left := [str(n) for n, line in lines if f"# {FILL_IN}" in line and not line.lstrip().startswith("#")]:
+        what = f"still marked {FILL_IN}: line {', '.join(left)}"
+        raise OptionError(what, where=str(path), cure="fill in what is meant, and take the mark away")
 
 
 def text(found: Sequence[Found], path: str = "plan.yaml", key_name: str | None = None) -> str:
