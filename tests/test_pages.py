@@ -13,12 +13,13 @@ import yaml
 from audited import digits
 from compose import Engine, Load, Test, compose_round, sweep
 from genreport.errors import BuildError
-from genreport.figures import compute
+from genreport.figures import Flag, compute
 from genreport.pages import Printer, _environment, write
 from genreport.publish import pages_of
 from genreport.records import Failure
 from genreport.reports import all_pages
 from genreport.rounds import Round
+from genreport.words import catalogue
 
 SOURCES = Path(__file__).parents[1] / "generator" / "genreport"
 TEMPLATES = Path(__file__).parents[1] / "templates"
@@ -71,6 +72,20 @@ def test_a_missing_quantity_prints_na_and_leads_to_its_reason(composed):
 )  # fmt: skip
 def test_a_share_of_a_ceiling_that_is_a_lower_bound_is_at_most_so_much_and_the_ceiling_at_least(figure, mark, composed):
     assert f'data-note="lower_bound">{mark}</sup>' in render(composed, f'{{{{ fig("{figure}") }}}}')
+
+
+def test_a_flag_names_each_of_its_numbers_and_says_once_what_follows(composed):
+    figures, level = compute(composed), "concurrency.vllm-bf16.c4"
+    lags = [Flag(level, "client_lag", (f"{level}.client_lag.p99", f"{level}.itl.p50"))] * 2
+    printer = Printer(figures.ledger, "")
+    template = '{% import "_parts.html" as parts with context %}{{ parts.flag_list(flags) }}'
+    text = re.sub(r"<[^>]+>", "", _environment(printer).from_string(template).render(flags=lags))
+    assert re.search(r"client late \(lag p99 [\d.]+\sµs†? against ITL p50 [\d.]+\s?ms\)", text), text
+    assert text.count("client late: ") == 1
+
+
+def test_every_kind_of_flag_says_what_follows_from_it():
+    assert catalogue()["flag"].keys() == catalogue()["flag_means"].keys()
 
 
 def test_a_number_on_a_page_without_a_site_says_where_it_comes_from_by_itself(composed):
