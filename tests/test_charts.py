@@ -160,6 +160,17 @@ def test_an_engine_keeps_its_colour_when_another_is_left_out():
     assert "--gr-e1" not in json.dumps(alone.spec)
 
 
+def test_series_that_are_no_engines_take_no_colour_of_one():
+    walls = [r | {"wall": wall} for wall in ("MBU", "MFU") for r in rows()]
+    lengths = [r | {"input": r["concurrency"], "input_id": r["concurrency_id"], "at": r["level"]} for r in walls]
+    parts = [r | {"part": part} for part in ("engine", "precision", "together") for r in rows()]
+    gauges = [r | {"series": name, "unit": "requests", "t": r["concurrency"], "t_id": "t.t", "after": "1 s"}
+              for name in ("running", "waiting") for r in rows()]  # fmt: skip
+    drawn = (charts.walls(walls), kv.length_walls(lengths), effects.split(parts, "a", "b"),
+             cliff.over_time(gauges, "vllm", "long"))  # fmt: skip
+    assert [chart.name for chart in drawn if "--gr-e" in json.dumps(chart.spec)] == []
+
+
 def test_ticks_stand_at_the_measured_levels_of_a_log2_axis():
     x = charts.throughput(rows()).spec["layer"][0]["encoding"]["x"]
     assert x["axis"]["values"] == list(LEVELS)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import altair as alt
 
-from genreport.charts.colours import INK, NARROW, PAPER, colour_by, engine_colour
+from genreport.charts.colours import INK, NARROW, PAPER, colour_by, engine_colour, group_palette
 from genreport.charts.rows import Row, above_zero, chart_of, tooltips, unique, valued
 from genreport.charts.scales import Scale, linear, round_steps
 from genreport.charts.spec import Chart, finish, in_words
@@ -34,7 +34,7 @@ def _gauges(rows: Sequence[Row], names: list[str], end: float) -> alt.LayerChart
     place = {
         "x": _time_axis(end),
         "y": _share_axis(rows) if shares else _count_axis(rows),
-        "color": colour_by("series", names, [engine_colour(str(k)) for k in range(1, len(names) + 1)], legend=NARROW),
+        "color": colour_by("series", names, group_palette(len(names)), legend=NARROW),
     }
     # the many rows of the lines hold only what a line needs
     slim = [{name: row[name] for name in ("series", "t", "t_id", "value", "value_id")} for row in rows]

@@ -18,7 +18,7 @@ INK, MUTED, GRID, PAPER = (
 # fallbacks of --gr-e1 … --gr-e8 (engines), --gr-g1 … (parts of a whole) and --gr-s1 … (steps of a ramp)
 ENGINE_COLOURS = ("#0b66b0", "#b34700", "#00795a", "#a3408b", "#8a6500", "#4a58c4", "#287b8a", "#6b6f76")
 # no engine's colour; neighbours differ in hue and in lightness
-GROUP_COLOURS = ("#2f3640", "#96703c", "#56708c", "#6b4f2a", "#6f7b8c", "#7d6d5b")
+GROUP_COLOURS = ("#2f3640", "#946e3a", "#56708c", "#6b4f2a", "#6f7b8c", "#7d6d5b")
 RAMP_COLOURS = ("#137c76", "#1c7aad", "#2f5fb8", "#5646ab", "#7a2a92", "#8a1256")
 DASHES = ([1, 0], [6, 3], [2, 3])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from genreport.charts.colours import INK, engine_colour
+from genreport.charts.colours import INK, group_palette
 from genreport.charts.load import over_load
 from genreport.charts.marks import curves, reference
 from genreport.charts.rows import Row, above_zero
@@ -12,8 +12,8 @@ from genreport.charts.scales import around_one
 from genreport.charts.spec import Chart
 from genreport.words import say
 
-# engine, precision, together: none of them the colour of an engine among the first three
-PALETTE = [engine_colour("6"), engine_colour("4"), INK]
+# engine, precision, together: none of them the colour of an engine
+PALETTE = [*group_palette(3)[1:], INK]
 
 
 def split(rows: Sequence[Row], base: str, other: str) -> Chart | None:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import altair as alt
 
-from genreport.charts.colours import INK, MUTED, NARROW, PAPER, colour_by, colour_by_engine, engine_colour, ramp
+from genreport.charts.colours import INK, MUTED, NARROW, PAPER, colour_by, colour_by_engine, engine_colour, group_palette, ramp
 from genreport.charts.marks import apart
 from genreport.charts.rows import Row, above_zero, chart_of, inline, unique, valued
 from genreport.charts.scales import Scale, bytes_y, linear, logarithmic, round_steps, y_axis
@@ -52,7 +52,7 @@ def length_walls(rows: Sequence[Row], cross: Row | None = None) -> Chart | None:
     if not drawn:
         return None
     names, scale, x = unique(row["wall"] for row in drawn), linear(drawn, "value"), _length_axis(drawn)
-    palette = [engine_colour(str(place)) for place in range(1, len(names) + 1)]
+    palette = group_palette(len(names))
     line = chart_of(drawn).encode(x=x, y=y_axis(scale, "value"), color=colour_by("wall", names, palette))
     layers = [
         line.mark_line(strokeWidth=2.5),

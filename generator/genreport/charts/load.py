@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from genreport.charts.colours import INK, NARROW, colour_by_engine, dash_by, engine_colour
+from genreport.charts.colours import INK, NARROW, colour_by_engine, dash_by, group_palette
 from genreport.charts.marks import band, crossing_rules, curves, end_labels, equality, points, reference
 from genreport.charts.rows import Row, above_zero, chart_of, unique, valued
 from genreport.charts.scales import Scale, around_one, linear, load_axis, logarithmic, seconds_axis, y_axis
@@ -51,7 +51,7 @@ def walls(rows: Sequence[Row], cross: Quantity | None = None) -> Chart | None:
     if not drawn:
         return None
     names = unique(row["wall"] for row in drawn)
-    palette = [engine_colour(str(place)) for place in range(1, len(names) + 1)]
+    palette = group_palette(len(names))
     layers = [
         *curves(drawn, linear(drawn, "value"), by="wall", palette=palette),
         *crossing_rules([cross] if cross is not None and not cross.missing else [], drawn),
