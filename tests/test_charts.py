@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 
 import altair as vega
+import numpy as np
 import pytest
 
 from genreport import charts
@@ -259,11 +260,47 @@ def luminance(colour: str) -> float:
     return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
 
 
-@pytest.mark.parametrize("theme", ["default", "slate"])
-def test_every_colour_can_be_read_on_its_paper(theme):
+def theme_colours(theme: str) -> dict[str, str]:
     style = (ASSETS / "colours.css").read_text("utf-8")
     block = re.search(rf'\[data-md-color-scheme="{theme}"\] \{{(.*?)\}}', style, re.S)[1]
-    colours = dict(re.findall(r"--gr-([a-z0-9-]+): (#[0-9a-f]{6});", block))
+    return dict(re.findall(r"--gr-([a-z0-9-]+): (#[0-9a-f]{6});", block))
+
+
+# linear RGB as eyes without one kind of cone see it (Machado, Oliveira and Fernandes 2009, severity 1)
+EYES = {
+    "all cones": np.eye(3),
+    "no red": np.array(
+        [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]]
+    ),
+    "no green": np.array(
+        [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]]
+    ),
+}
+XYZ = np.array(
+    [[0.4124564, 0.3575761, 0.1804375], [0.2126729, 0.7151522, 0.0721750], [0.0193339, 0.1191920, 0.9503041]]
+)
+
+
+def lab(colour: str, eye: np.ndarray) -> np.ndarray:
+    parts = np.array([int(colour[k : k + 2], 16) for k in (1, 3, 5)]) / 255
+    linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
+    x, y, z = XYZ @ np.clip(eye @ linear, 0, 1) / (0.95047, 1, 1.08883)
+    f, g, h = (np.cbrt(v) if v > 0.008856 else 7.787 * v + 16 / 116 for v in (x, y, z))
+    return np.array([116 * g - 16, 500 * (f - g), 200 * (g - h)])
+
+
+@pytest.mark.parametrize("eye", EYES)
+@pytest.mark.parametrize("theme", ["default", "slate"])
+def test_any_two_engines_differ_in_colour_for_every_eye(theme, eye):
+    colours = theme_colours(theme)
+    seen = {f"e{place}": lab(colours[f"e{place}"], EYES[eye]) for place in range(1, 9)}
+    apart = {(a, b): np.linalg.norm(seen[a] - seen[b]) for a, b in itertools.combinations(seen, 2)}
+    assert {pair: round(far, 1) for pair, far in apart.items() if far < 10} == {}
+
+
+@pytest.mark.parametrize("theme", ["default", "slate"])
+def test_every_colour_can_be_read_on_its_paper(theme):
+    colours = theme_colours(theme)
     words = [name for name in colours if re.fullmatch(r"[egs]\d|ink|muted|link", name)]
     assert len(words) > 20
     # parts of a whole are areas between lines of paper, and no word is written in their colour

@@ -16,7 +16,7 @@ INK, MUTED, GRID, PAPER = (
     "var(--gr-ink, #23262b)", "var(--gr-muted, #5b626b)", "var(--gr-grid, #e3e6ea)", "var(--gr-paper, #fff)",
 )  # fmt: skip
 # fallbacks of --gr-e1 … --gr-e8 (engines), --gr-g1 … (parts of a whole) and --gr-s1 … (steps of a ramp)
-ENGINE_COLOURS = ("#0b66b0", "#b34700", "#00795a", "#a3408b", "#8a6500", "#4a58c4", "#287b8a", "#6b6f76")
+ENGINE_COLOURS = ("#0b66b0", "#b34700", "#00795a", "#730079", "#50481a", "#132bad", "#06819a", "#713d62")
 # no engine's colour; neighbours differ in hue and in lightness
 GROUP_COLOURS = ("#2f3640", "#946e3a", "#56708c", "#6b4f2a", "#6f7b8c", "#7d6d5b")
 RAMP_COLOURS = ("#137c76", "#1c7aad", "#2f5fb8", "#5646ab", "#7a2a92", "#8a1256")

@@ -10,7 +10,17 @@ from collections.abc import Sequence
 
 import altair as alt
 
-from genreport.charts.colours import INK, MUTED, NARROW, PAPER, colour_by, colour_by_engine, engine_colour, group_palette, ramp
+from genreport.charts.colours import (
+    INK,
+    MUTED,
+    NARROW,
+    PAPER,
+    colour_by,
+    colour_by_engine,
+    engine_colour,
+    group_palette,
+    ramp,
+)
 from genreport.charts.marks import apart
 from genreport.charts.rows import Row, above_zero, chart_of, inline, unique, valued
 from genreport.charts.scales import Scale, bytes_y, linear, logarithmic, round_steps, y_axis
