@@ -251,7 +251,7 @@ def test_the_wall_that_length_hits_is_told_as_it_is(composed, inputs, said):
 @pytest.mark.parametrize(
     ("inputs", "said", "unsaid"),
     [
-        ((16, 64), "that FLOP/s ceiling is a lower bound, and one", "has points above the line"),
+        ((16, 64), "that FLOP/s ceiling is a lower bound, and if it were", "has points above the line"),
         (
             (16, 256),
             "levels exceed that FLOP/s ceiling, so it is too low or too many FLOPs are counted (",

@@ -342,7 +342,7 @@ def test_mixed_iterations_are_counted_in_the_log(tmp_path: Path) -> None:
     assert value(figures, f"{L4}.mixed_share") == pytest.approx(1 / 3)  # one at rest is no iteration at work
     assert value(figures, f"{L4}.logged_iterations") == 6
     text = read(round)
-    assert "Prefill shares a step with decoding in 33.3 % at C = 1 and in 33.3 % at C = 4 of the iterations" in text
+    assert ", 33.3 % at C = 1 and 33.3 % at C = 4 hold both prefill and decoding" in text
 
 
 def test_no_mixed_iteration_is_a_counted_zero(tmp_path: Path) -> None:
