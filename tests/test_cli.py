@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
@@ -136,6 +137,31 @@ def test_an_unknown_figure_suggests_near_ones(round_path):
     output = one_line("explain", str(round_path), "concurrency.vllm-bf16.c4.ttft.p55")
     assert "did you mean" in output
     assert "ttft.p50" in output
+
+
+def test_a_figure_of_a_comparison_asks_for_the_earlier_round(round_path):
+    output = one_line("explain", str(round_path), "against.old.concurrency.vllm-bf16.c4.output_throughput.change")
+    assert output.endswith("it is of a comparison: name the earlier round too, with --against\n")
+
+
+def test_a_reader_that_has_had_enough_of_the_figures_is_no_failure(round_path):
+    code = "from genreport.cli import main; main()"
+    command = f'set -o pipefail; "{sys.executable}" -c "{code}" figures "{round_path}" | head -1'
+    found = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
+    assert (found.returncode, found.stderr, found.stdout.count("\n")) == (0, "", 1)
+
+
+def test_a_build_of_an_unsealed_round_says_that_it_is_a_preview(round_path, monkeypatch):
+    (round_path / "seal.json").unlink()
+    built = SimpleNamespace(path=Path("site"), seconds=1, fresh=True)
+    monkeypatch.setattr("genreport.publish.publish", lambda *_: built)
+    told = call("build", str(round_path)).splitlines()
+    assert told[1].startswith(f"{round_path}: not sealed, so its pages are marked as a preview; ")
+
+
+def test_a_round_without_a_level_says_so_plainly(tmp_path):
+    compose_round(tmp_path / "composed", tests=())
+    assert call("check", str(tmp_path / "composed")).endswith("hold; no level was measured to the end\n")
 
 
 def test_what_explain_says_is_what_the_ledger_holds(round_path):

@@ -250,8 +250,18 @@ async def test_an_engine_that_dies_before_it_is_ready_is_named_with_its_last_wor
 @pytest.mark.anyio
 async def test_an_engine_that_is_never_ready_is_given_its_time_and_no_more() -> None:
     async with httpx.AsyncClient(transport=httpx.MockTransport(lambda _: httpx.Response(503))) as client:
-        with pytest.raises(EngineError, match=r"did not answer 200 within 0\.2 s"):
+        with pytest.raises(EngineError, match=r"did not answer 200 within 0\.2 s \(it answers 503\)"):
             await wait_ready(client, "http://engine/health", 0.2, None)
+
+
+@pytest.mark.anyio
+async def test_a_server_that_is_not_there_is_named_with_its_address_and_the_systems_word_for_it(port: int) -> None:
+    async with httpx.AsyncClient(base_url=f"http://me:secret@127.0.0.1:{port}") as client:
+        with pytest.raises(EngineError) as found:
+            await wait_ready(client, "/v1/models", 0.2, None)
+    assert str(found.value).startswith(
+        f"http://127.0.0.1:{port}/v1/models did not answer 200 within 0.2 s (Connection refused)"
+    )
 
 
 @pytest.mark.anyio

@@ -191,6 +191,11 @@ def test_a_cluster_that_cannot_hold_the_loads_is_told_before_anything_is_written
     monkeypatch.setattr(hosts, "REACH_S", 0.5)
     with pytest.raises(OptionError, match="no scheduler answers"):
         measured(plan, out, scheduler=f"tcp://127.0.0.1:{port}")
+    for foreign in ("foo", "http://localhost:8786", "tcp://localhost"):
+        with pytest.raises(
+            OptionError, match="is no address of a scheduler; write for example --workers tcp://host:8786"
+        ):
+            measured(plan, out, scheduler=foreign)
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(OptionError, match=r"dask.distributed is not installed; pip install 'genreport\[hosts\]'"):
         measured(plan, out, scheduler=scheduler)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import sys
 from collections.abc import Callable
 from functools import wraps
@@ -76,6 +77,20 @@ def reports_errors(command: Callable[..., Any]) -> Callable[..., Any]:
     return wrapped
 
 
+def may_be_cut(command: Callable[..., Any]) -> Callable[..., Any]:
+    """For a command that only prints: a reader that has had enough, as `head`, is no failure."""
+
+    @wraps(command)
+    def wrapped(*args: Any, **kwargs: Any) -> None:
+        try:
+            command(*args, **kwargs)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is still held back must not fail at the end
+
+    return wrapped
+
+
 CURES = {
     errno.ENOSPC: "make room on the disk; `run --resume` goes on with a round",
     errno.EDQUOT: "make room on the disk; `run --resume` goes on with a round",
@@ -129,8 +144,6 @@ def plan() -> None:
 @reports_errors
 def plan_init(path: str, urls: tuple[str, ...], key_name: str | None) -> None:
     """Write a commented plan, PATH, for the engines that run on this machine."""
-    import os
-
     from genreport.places import free
     from genreport.planning import draft, finding
 
@@ -175,7 +188,8 @@ def check(round: str) -> None:
     if findings:
         sys.exit(1)
     sealed = Round(round)
-    tell(f"{round}: sealed, {len(sealed.seal.files):,} files and {len(sealed.levels)} levels hold")
+    levels = f"and {len(sealed.levels)} levels hold" if sealed.levels else "hold; no level was measured to the end"
+    tell(f"{round}: sealed, {len(sealed.seal.files):,} files {levels}")
 
 
 def against_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -231,11 +245,17 @@ def build(rounds: tuple[str, ...], slo: tuple[str, ...], site: str, **compared: 
     """Publish one or several ROUNDS as a site."""
     from genreport.figures import limits
     from genreport.publish import publish
+    from genreport.rounds import Round
 
     paths = [Path(each) for each in rounds]
     built = publish(paths, Path(site), limits.read(slo), _compared(paths, **compared))
     what = f"built in {built.seconds:.1f} s" if built.fresh else f"up to date, checked in {built.seconds:.1f} s"
     tell(f"{built.path}: {what}; open {built.path / 'index.html'}")
+    for path in paths:
+        if not Round(path).sealed:
+            tell(
+                f"{path}: not sealed, so its pages are marked as a preview; `genreport run … --resume` goes on with it"
+            )
 
 
 @main.command()
@@ -333,6 +353,7 @@ def noise(rounds: tuple[str, ...], out: str | None) -> None:
 @click.option("--against", type=RoundPath(), help="An earlier round, to derive a figure of the comparison with it.")
 @slo_option
 @reports_errors
+@may_be_cut
 def explain(round: str, figure: str | None, against: str | None, slo: tuple[str, ...]) -> None:
     """Derive FIGURE of ROUND down to file and line; without FIGURE, list them all."""
     from genreport.explain import explain as derive
@@ -353,6 +374,7 @@ def explain(round: str, figure: str | None, against: str | None, slo: tuple[str,
 @click.option("-o", "--output", type=click.Path(dir_okay=False), help="A file instead of the standard output.")
 @slo_option
 @reports_errors
+@may_be_cut
 def figures(round: str, prefixes: tuple[str, ...], format: str, output: str | None, slo: tuple[str, ...]) -> None:
     """Export the figures of ROUND, or those whose ids start with PREFIX."""
     from genreport.export import chosen, lines
@@ -367,7 +389,6 @@ def figures(round: str, prefixes: tuple[str, ...], format: str, output: str | No
     text = (f"{line}\n" for line in lines(chosen(ledger, prefixes, opened.name), format))
     if target is None:
         sys.stdout.writelines(text)
-        sys.stdout.flush()  # a reader that has gone is noticed here, not at the end of the program
     else:
         with target.open("w", encoding="utf-8", newline="") as file:
             file.writelines(text)

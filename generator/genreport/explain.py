@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from genreport.display import shown
 from genreport.errors import GenreportError, printable
+from genreport.places import BETWEEN_ROUNDS
 from genreport.provenance import Foreign, Given, Ledger, Line, Lines, Pointer, Quantity, Rows, Samples, Source, Tally
 from genreport.rounds import Round
 
@@ -18,6 +19,8 @@ def explain(round: Round, ledger: Ledger, id: str) -> Iterator[str]:
     if id not in ledger:
         close = difflib.get_close_matches(id, [q.id for q in ledger], 5, 0.5)
         cure = f"did you mean {', '.join(close)}?" if close else "`genreport explain ROUND` alone lists all figures"
+        if id.partition(".")[0] in BETWEEN_ROUNDS and not any(q.id.startswith(BETWEEN_ROUNDS) for q in ledger):
+            cure = "it is of a comparison: name the earlier round too, with --against"
         raise GenreportError(f"no figure {id!r}", where=round.name, cure=cure)
     yield from _tree(round, ledger, ledger[id], 0, set())
 

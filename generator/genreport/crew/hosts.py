@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import re
 import secrets
 import select
 import socket
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 OPTION = "--workers"
 PINGS = 30
 SIGN_S, SILENCE_S = 1.0, 15.0
+# dask itself leaves warnings behind where it cannot read one
+ADDRESS = re.compile(r"(?:(?:tcp|tls|ws|wss|ucx)://)?[^\s/]+:\d+")
 REACH_S = 10.0
 
 # ---------------------------------------------------------------------------------------------------- on the other host
@@ -225,6 +228,10 @@ class Hosts:
 async def reached(scheduler: str) -> AsyncIterator[Hosts]:
     """The cluster of a scheduler's address; OptionError where it, its workers or dask itself is not there."""
     where = f"{OPTION} {scheduler}"
+    if not ADDRESS.fullmatch(scheduler):
+        raise OptionError(
+            "is no address of a scheduler", where=where, cure=f"write for example {OPTION} tcp://host:8786"
+        )
     try:
         from distributed import Client
     except ImportError:

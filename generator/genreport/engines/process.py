@@ -183,10 +183,39 @@ async def wait_ready(client: httpx.AsyncClient, path: str, timeout_s: float, pro
         if time.monotonic() > deadline:
             said = f", last log line: {process.log.last_line()}" if process else ""
             cure = "look at its log" if process else "start it, or mend `url` in the plan"
-            raise EngineError(f"{path} did not answer 200 within {timeout_s:g} s{said}", cure=cure)
+            what = (
+                f"{_address(client, path)} did not answer 200 within {timeout_s:g} s ({await _instead(client, path)})"
+            )
+            raise EngineError(f"{what}{said}", cure=cure)
         await asyncio.sleep(POLL_S)
     if process and process.exit_code is not None:
         raise EngineError(f"another server answers in its place: {process.death()}", cure="free the port")
+
+
+def _address(client: httpx.AsyncClient, path: str) -> str:
+    """What was asked, without what its address may say of who asks."""
+    base = client.base_url
+    return f"{base.scheme}://{base.netloc.decode()}{path}" if base.host else path
+
+
+async def _instead(client: httpx.AsyncClient, path: str) -> str:
+    """What a GET of the path meets that is no 200: another status, or why there is none."""
+    try:
+        async with asyncio.timeout(LOOK_S), client.stream("GET", path) as response:
+            return f"it answers {response.status_code}"
+    except TimeoutError:
+        return "no answer"
+    except httpx.HTTPError as error:
+        return _of_the_system(error) or "no connection"
+
+
+def _of_the_system(error: BaseException | None) -> str:
+    """The system's word for why there is no connection, from what lies behind an error of a library."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno and error.errno > 0:
+            return os.strerror(error.errno)
+        error = error.__cause__ or error.__context__
+    return ""
 
 
 async def answers(client: httpx.AsyncClient, path: str) -> bool:
