@@ -6,6 +6,7 @@ import json
 import math
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,7 @@ from compose import LLAMA, VLLM, Engine, Load, Test, compose_round, lengths, swe
 from genreport import evaluate, reports
 from genreport.display import shown
 from genreport.errors import PlanError
-from genreport.figures import Figures, compute, crossing
+from genreport.figures import Figures, Flag, compute, crossing
 from genreport.figures.answers import fingerprint
 from genreport.figures.choosing import RANGE_ENDS, compared, front, front_crossings
 from genreport.figures.crossing import loglog_at
@@ -30,6 +31,7 @@ from genreport.pages import shared_context, write
 from genreport.plan import read_plan
 from genreport.records import Failure
 from genreport.reports.calculators import calculator, costs
+from genreport.reports.cautions import pitfalls
 from genreport.reports.choices import Cell, Chooser, Mark, bound
 from genreport.reports.guide import _typed, pace
 from genreport.reports.properties import properties
@@ -479,6 +481,14 @@ def test_only_figures_of_flagged_levels_are_marked_as_such(tmp_path):
 def _peak(figures: Figures) -> int:
     levels = figures.tests[0].levels_of("llamacpp-q4")
     return max(levels, key=lambda level: figures.ledger[f"{level.id}.output_throughput"].value).concurrency
+
+
+def test_a_load_that_was_not_reached_is_a_pitfall_of_too_few_requests(tmp_path):
+    figures = compute(compose_round(tmp_path / "round"))
+    level = "concurrency.vllm-bf16.c4"
+    flag = Flag(level, "in_flight", tuple(f"{level}.{n}" for n in ("in_flight_ratio", "mean_in_flight", "concurrency")))
+    met = {pitfall.name: pitfall.flags for pitfall in pitfalls(replace(figures, flags=[flag])) if pitfall.met}
+    assert met == {"few": (flag,)}
 
 
 def test_pitfalls_name_the_flags_that_show_them(tmp_path):
