@@ -118,6 +118,18 @@ def test_reports_stand_in_reading_order_in_the_navigation(rounds, tmp_path):
     assert list(dict.fromkeys(seen)) == order
 
 
+def test_home_leads_into_the_rounds_and_the_navigation_has_them_in_the_order_of_their_list(rounds, tmp_path):
+    def newest_first(entries):
+        return "# Rounds\n\n" + "".join(f'<section data-round="{name}"></section>\n' for name in ("two", "one"))
+
+    home = (build(rounds, pages, tmp_path / "site", index=newest_first).path / "index.html").read_text("utf-8")
+    before, article = home.split('<article class="md-content__inner')
+    assert re.findall(r'href="rounds/(\w+)/index\.html"', article) == ["two", "one", "two"]
+    assert '<a href="rounds/two/concurrency/index.html">01 Concurrency curve</a>' in article
+    assert "<td>02 TTFT anatomy</td>" in article
+    assert before.rindex("rounds/two/index.html") < before.rindex("rounds/one/index.html")
+
+
 def test_with_many_rounds_only_the_one_that_is_read_shows_its_pages_in_the_navigation(tmp_path):
     rounds = [compose_round(tmp_path / f"night{k}", tests=[sweep(1)], repeats=1) for k in range(6)]
     place = build(rounds, pages, tmp_path / "site").path / "rounds" / "night3" / "index.html"
