@@ -22,7 +22,7 @@ from genreport.display import shown
 from genreport.errors import PlanError
 from genreport.figures import Figures, Flag, compute, crossing
 from genreport.figures.answers import fingerprint
-from genreport.figures.choosing import RANGE_ENDS, compared, front, front_crossings
+from genreport.figures.choosing import RANGE_ENDS, compared, envelope, front, front_crossings
 from genreport.figures.crossing import loglog_at
 from genreport.figures.fitting import CONTEXT, USERS, decode, held, kv, needed, prefill, verdict
 from genreport.figures.planned import line_of
@@ -145,6 +145,49 @@ def test_a_limit_leads_to_its_line_of_the_plan(tmp_path):
 def test_the_line_of_a_value_is_found_in_any_style_of_yaml(pointer, line):
     text = "plan: 1\nslos:\n- {id: a, below_ms: 1}\n- {id: b, below_ms: 2}\nprices:\n  card: 5\nx: [1]\n"
     assert line_of(text, pointer) == line
+
+
+# ------------------------------------------------------------------------------------- who is ahead at which load
+
+
+@given(st.lists(st.lists(st.one_of(st.floats(1, 1000), st.none()), min_size=4, max_size=4), min_size=2, max_size=5))
+def test_the_engine_named_at_a_load_is_the_highest_of_all_curves_there(given_curves):
+    """Against a fine grid, on which each curve is interpolated by itself; a value may be missing."""
+    c, engines = [1, 2, 4, 8], "abcde"[: len(given_curves)]
+    curves = {e: [math.nan if x is None else x for x in xs] for e, xs in zip(engines, given_curves, strict=True)}
+    stretches = envelope(c, curves)
+    for at in np.linspace(0, math.log(8), 97):
+        heights = {e: np.interp(at, np.log(c), np.log(xs)) for e, xs in curves.items()}
+        ranked = sorted((e for e in engines if not np.isnan(heights[e])), key=lambda e: -heights[e])
+        named = [e for e, low, high in stretches if math.log(low) - 1e-9 <= at <= math.log(high) + 1e-9]
+        inside = [e for e, low, high in stretches if math.log(low) + 1e-9 < at < math.log(high) - 1e-9]
+        clear = len(ranked) > 1 and heights[ranked[0]] - heights[ranked[1]] > 1e-6
+        assert not clear or ranked[0] in named
+        assert all(heights[e] >= heights[ranked[0]] - 1e-6 for e in inside)
+
+
+def test_two_engines_alike_leave_nobody_ahead():
+    assert envelope([1, 2], {"a": [5, 7], "b": [5, 7]}) == []
+    assert envelope([3], {"a": [5], "b": [7]}) == [("b", pytest.approx(3), pytest.approx(3))]
+
+
+def test_an_engine_that_is_ahead_between_two_loads_only_is_named_there(tmp_path):
+    """Of three curves from C = 1 to 4 the first falls behind the second, which is flat, before the third overtakes it."""
+    itl = {"vllm-bf16": (0.01, 1.5), "llamacpp-q4": (0.08, -0.5), "llamacpp-bf16": (0.02, 0.8)}
+
+    def latency(engine: str, c: int, repeat: int) -> tuple[float, float]:
+        first, power = itl[engine]
+        return 0.001, first * c**power
+
+    figures = figures_of(tmp_path, engines=[VLLM, LLAMA, THIRD], tests=(sweep(1, 4),), latency=latency)
+    found = Chooser(figures, figures.tests[0]).stretches()
+    assert [s.engine for s in found] == ["vllm-bf16", "llamacpp-bf16", "llamacpp-q4"]
+    pairs = ("vllm-bf16.llamacpp-bf16", "llamacpp-q4.llamacpp-bf16")
+    assert [s.end.id for s in found[:2]] == [f"pair.concurrency.{pair}.cross1" for pair in pairs]
+    assert [s.start.id for s in found[1:]] == [s.end.id for s in found[:2]]
+    text = words(guide(figures.round))
+    assert re.search(r"llamacpp-bf16 delivers the most from C = 2\S* to 2", text)
+    assert audited.digits(figures.round.path, guide(figures.round)) == []
 
 
 # ------------------------------------------------------------------------------------- fronts

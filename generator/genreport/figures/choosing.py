@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, pairwise
 from typing import Any
 
 import numpy as np
@@ -75,6 +75,44 @@ def common(test: TestView) -> list[str]:
     """Names of the levels that every engine of a test has, by rising load."""
     named = [{level.name for level in test.levels_of(engine)} for engine in test.engines]
     return [level.name for level in test.levels_of(test.engines[0]) if all(level.name in names for names in named)]
+
+
+# ------------------------------------------------------------------------------------- loads
+
+
+def envelope(c: Sequence[float], curves: Mapping[str, Sequence[float]]) -> list[tuple[str, float, float]]:
+    """Who is ahead from which load to which: the highest of all curves, log–log straight between the loads.
+
+    A curve may lack values (NaN): it is in no interval that ends at one. Where curves lie on each other nobody is ahead.
+    """
+    x, heights = np.log(c), np.log([curves[engine] for engine in curves])
+    found: list[tuple[str, float, float]] = []
+    for low, high in _pieces(x, heights):
+        place = _ahead(x, heights, low, high)
+        if found and found[-1][::2] == (place, low):
+            found[-1] = (place, found[-1][1], high)
+        elif place is not None:
+            found.append((place, low, high))
+    engines = list(curves)
+    return [(engines[place], float(np.exp(low)), float(np.exp(high))) for place, low, high in found]
+
+
+def _pieces(x: np.ndarray, heights: np.ndarray) -> Iterator[tuple[float, float]]:
+    """Every load, and after it what lies between it and the next, cut wherever two curves meet."""
+    for k, (left, right) in enumerate(pairwise(x)):
+        yield left, left
+        gaps = (heights[i, k : k + 2] - heights[j, k : k + 2] for i, j in combinations(range(len(heights)), 2))
+        met = {left + (right - left) * a / (a - b) for a, b in gaps if a * b < 0}
+        yield from pairwise(sorted({left, *met, right}))
+    yield x[-1], x[-1]
+
+
+def _ahead(x: np.ndarray, heights: np.ndarray, low: float, high: float) -> int | None:
+    """Place of the curve that is above all others in the middle of a stretch in which none meet."""
+    found = [np.interp((low + high) / 2, x, curve) for curve in heights]
+    order = sorted((k for k, at in enumerate(found) if not np.isnan(at)), key=lambda k: -found[k])
+    clear = order and (len(order) == 1 or found[order[0]] - found[order[1]] > TIE)
+    return order[0] if clear else None
 
 
 # ------------------------------------------------------------------------------------- service levels

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, pairwise
 
 from genreport.figures import Figures, LevelView, TestView
-from genreport.figures.choosing import RANGE_ENDS, Fronts, Slo, common, compared, slos
+from genreport.figures.choosing import RANGE_ENDS, Fronts, Slo, common, compared, envelope, slos
 from genreport.figures.crossing import met
 from genreport.provenance import Quantity
 
 # what a flag does to the throughput of its level, where that is known
 LOWERS, RAISES = {"drop", "client_lag", "client_limit", "in_flight"}, {"prefix_cache"}
+# two loads that differ by no more are one: the same crossing, computed in two ways
+NEAR = 1 + 1e-9
 
 
 @dataclass(frozen=True)
@@ -59,9 +62,10 @@ class Choice:
 
 @dataclass(frozen=True)
 class Stretch:
-    """Measured loads in a row at which one engine delivers the most, and the crossings at their ends.
+    """Loads in a row at which one engine delivers the most, and the crossings at their ends.
 
-    `close`: at none of them by more than the repeats differ.
+    `first` and `last` are the measured loads in it, or where none is the ones around it; `close`: at none of those in it by
+    more than the repeats differ.
     """
 
     engine: str
@@ -203,25 +207,37 @@ class Chooser:
         return [self.leader(name) for name in common(self.test)]
 
     def stretches(self) -> list[Stretch]:
-        """The loads at which each engine delivers the most, in order; levels without a winner belong to none."""
-        won = [choice for choice in self.by_load() if choice.winner]
+        """The loads at which each engine delivers the most, in order, by the highest of all curves."""
+        loads = self.by_load()
+        if not loads:
+            return []
+        c = [choice.cells[0].load.value for choice in loads]
+        curves = {engine: [_height(choice, engine) for choice in loads] for engine in self.test.engines}
         found: list[Stretch] = []
-        for before, choice in zip((None, *won), won, strict=False):
-            cell = choice.winner
-            if before and before.winner.engine == cell.engine:
-                found[-1] = replace(found[-1], last=cell.first, close=found[-1].close and choice.close)
-                continue
-            met = self._between(before.winner, cell) if before else None
-            found[-1:] = [replace(stretch, end=met) for stretch in found[-1:]]
-            found.append(Stretch(cell.engine, cell.first, cell.first, met, None, choice.close))
+        for engine, low, high in envelope(c, curves):
+            turn = self._turn(found[-1].engine, engine, low) if found else None
+            found[-1:] = [replace(stretch, end=turn) for stretch in found[-1:]]
+            found.append(self._stretch(engine, low, high, loads, turn))
         return found
 
-    def _between(self, before: Cell, after: Cell) -> Quantity | None:
-        """Where the curves of two levels' winners meet between those levels."""
-        a, b = sorted((before.engine, after.engine), key=self.test.engines.index)
-        scope, low, high = f"pair.{self.test.id}.{a}.{b}", before.load.value, after.load.value
-        found = met(self.figures.ledger, f"{scope}.cross")
-        inside = (q for q in found if not q.missing and low <= q.value <= high)
+    def _stretch(
+        self, engine: str, low: float, high: float, loads: Sequence[Choice], start: Quantity | None
+    ) -> Stretch:
+        """One engine's stretch; a load that its end misses by rounding is in it."""
+        scopes = {choice.cells[0].load.value: _cell_of(choice, engine).first for choice in loads}
+        won = [choice for choice in loads if choice.winner and choice.winner.engine == engine
+               and low / NEAR <= choice.winner.load.value <= high * NEAR]  # fmt: skip
+        first = max((c for c in scopes if c <= low * NEAR), default=min(scopes))
+        last = min((c for c in scopes if c >= high / NEAR), default=max(scopes))
+        if won:
+            first, last = won[0].winner.load.value, won[-1].winner.load.value
+        return Stretch(engine, scopes[first], scopes[last], start, None, all(choice.close for choice in won))
+
+    def _turn(self, before: str, after: str, load: float) -> Quantity | None:
+        """The figure of the load at which one engine's curve overtakes another's; none where no curves meet there."""
+        a, b = sorted((before, after), key=self.test.engines.index)
+        found = met(self.figures.ledger, f"pair.{self.test.id}.{a}.{b}.cross")
+        inside = (q for q in found if not q.missing and load / NEAR <= q.value <= load * NEAR)
         return next(inside, None)
 
     # ---- along the fronts
@@ -246,6 +262,16 @@ class Chooser:
             return None
         chosen = better(found, key=found.__getitem__)
         return chosen if list(found.values()).count(found[chosen]) == 1 else None
+
+
+def _cell_of(choice: Choice, engine: str) -> Cell:
+    return next(cell for cell in choice.cells if cell.engine == engine)
+
+
+def _height(choice: Choice, engine: str) -> float:
+    """An engine's throughput at a load; what it lacks, or nothing, has no place on log–log axes."""
+    value = _cell_of(choice, engine).throughput.value
+    return value or math.nan
 
 
 def touched(levels: Sequence[LevelView], load: float | None) -> list[LevelView]:
