@@ -197,20 +197,43 @@ def test_another_winner_by_less_than_the_margin_is_no_headline(compared):
     )
     assert {row.case for row in chosen(c)} == {"slight"}
     assert "recommendation" not in sentence(c)
-    assert "another name, a lead within the noise" in page(c)
+    assert "another name, no lead beyond the noise" in page(c)
+
+
+def test_the_choice_for_one_user_is_held_against_the_one_before(compared):
+    slow = {"slos": SLOS, "latency": noisy(vllm=0.3, llama=2.0, shift=1)}
+    c = compared(old={"slos": SLOS, "latency": noisy(vllm=3.0, llama=0.4)}, new=slow)
+    assert [(row.case, row.then.winner.engine, row.now.winner.engine) for row in chosen(c) if row.lowest] == [
+        ("changed", "llamacpp-q4", "vllm-bf16")
+    ]
+    assert "for one user it was llamacpp-q4 and is now vllm-bf16" in sentence(c)
+    assert re.search(r"one user\s*changes\s*llamacpp-q4", page(c))
+
+
+def test_the_same_engine_ahead_within_the_noise_is_no_choice(compared):
+    engines = (VLLM, replace(VLLM, id="vllm-twin", baseline=False))
+
+    def latency(e, c, r):
+        return tuple(v * (1 + 0.05 * (r - 2)) * (1.01 if e == "vllm-twin" else 1) for v in VLLM.latency(c))
+
+    c = compared(old={"engines": engines, "latency": latency}, new={"engines": engines, "latency": latency})
+    assert [row.case for row in chosen(c) if not row.slo] == ["open", "open"]  # one user, and the peaks
+    assert "the same name, no lead beyond the noise" in page(c)
+    assert "too close to call between vllm-bf16 with" in page(c)
+    assert "Which engine to choose is within the noise in one of the rounds or in both" in page(c)
 
 
 def test_a_limit_that_nobody_met_and_one_does_now_changes_the_recommendation(compared):
     slos = [{"id": "hard", "figure": "ttft", "percentile": "p50", "below_ms": 40}]
     c = compared(old={"slos": slos}, new={"slos": slos, "latency": noisy(vllm=0.5, shift=1)})
-    assert next(row.case for row in chosen(c)) == "gained"
+    assert next(row.case for row in chosen(c) if row.slo) == "gained"
     assert "it was no engine and is now vllm-bf16" in sentence(c)
 
 
 def test_plans_with_different_limits_hold_only_the_common_ones_against_each_other(compared):
     other = [{"id": "easy", "figure": "ttft", "percentile": "p90", "below_ms": 900}]
     c = compared(old={"slos": SLOS}, new={"slos": other})
-    assert [row.case for row in chosen(c)] == ["now", "then", "same"]
+    assert [row.case for row in chosen(c)] == ["same", "now", "then", "same"]
     assert "a limit of one plan only" in page(c)
 
 

@@ -487,14 +487,65 @@ def test_flags_bend_a_lead_one_way_or_either(winner, second, said):
     assert bound(cell(winner), cell(second)) == said
 
 
-def test_a_lead_that_the_repeats_overlap_is_said_to_be_slight(tmp_path):
-    def latency(engine: str, c: int, repeat: int) -> tuple[float, float]:
-        return 0.1, (0.020 if engine == "vllm-bf16" else 0.0205) * (1 + 0.1 * repeat)
+def close_at(*loads: int):
+    """Two engines five per cent apart, whose repeats differ by more at these loads."""
 
-    text = page(tmp_path, latency=latency)
-    assert "the fastest:" in text
-    assert "by less than the repeats differ" in text
-    assert "repeats overlap" in text
+    def latency(engine: str, c: int, repeat: int) -> tuple[float, float]:
+        return 0.1, (0.020 if engine == "vllm-bf16" else 0.021) * (1 + (0.1 * repeat if c in loads else 0))
+
+    return latency
+
+
+def test_a_lead_that_the_repeats_leave_open_is_too_close_to_call(tmp_path):
+    text = page(tmp_path, latency=close_at(1, 2, 4, 8, 16), slos=[slo(1e6)])
+    assert "For one user it is too close to call between vllm-bf16 with" in text
+    assert "vllm-bf16 delivers the most at every load that was compared, C = 1 to 16 (too close to call)" in text
+    assert "without any limit on the wait it is too close to call between vllm-bf16 with" in text
+    assert re.search(r"p50 TTFT under 1,000 s: too close to call between vllm-bf16 with \S+ tok/s and", text)
+    assert re.search(r"C = 1: too close to call: with 95 % confidence llamacpp-q4 delivers 0\S+ to 1\S+ of vllm", text)
+    assert "is the fastest" not in text
+
+
+def test_a_lead_that_wins_at_one_load_is_named_with_the_loads_at_which_it_does_not(tmp_path):
+    text = page(tmp_path, latency=close_at(1))
+    assert "For one user it is too close to call between" in text
+    assert re.search(r"the highest throughput is vllm-bf16's, \S+ tok/s, 1\S+ the", text)
+    assert "vllm-bf16 delivers the most at every load that was compared, C = 1 to 16;" in text
+
+
+def test_engines_that_change_places_within_the_noise_are_told_by_their_curves_alone(tmp_path):
+    def latency(engine: str, c: int, repeat: int) -> tuple[float, float]:
+        return 0.1, (0.0200 if engine == "vllm-bf16" else 0.0206 - 0.0004 * c) * (1 + 0.1 * repeat)
+
+    text = page(tmp_path, latency=latency, tests=(sweep(1, 2, 4),))
+    assert "it is too close to call at every load that was compared; by the curves alone vllm-bf16 delivers" in text
+
+
+def test_one_repeat_is_said_to_be_no_test(tmp_path):
+    text = page(tmp_path, latency=DOMINATED, repeats=1, slos=[slo(1e6)])
+    assert text.count("(not tested: fewer than two repeats of one of them have a result)") > 2
+    assert "C = 1 to 16 (not tested)" in text
+    assert "vllm-bf16 is the fastest" in text
+
+
+def test_a_third_engine_that_is_not_beaten_keeps_a_lead_open(tmp_path):
+    """The second is clearly behind, the third has repeats so far apart that nothing is clear of it."""
+
+    def latency(engine: str, c: int, repeat: int) -> tuple[float, float]:
+        return 0.1, {"vllm-bf16": 0.020, "llamacpp-q4": 0.021}.get(engine, 0.022 * (1 + 0.3 * (repeat - 1)))
+
+    figures = figures_of(tmp_path, engines=[VLLM, LLAMA, THIRD], tests=(sweep(1, 2),), latency=latency)
+    choice = Chooser(figures, figures.tests[0]).by_load()[0]
+    assert (choice.call, choice.winner.engine) == ("close", "vllm-bf16")
+    assert [rival.cell.engine for rival in choice.rivals] == ["llamacpp-bf16"]
+
+
+def test_a_figure_is_the_best_of_its_row_where_it_is_exact_or_wins(tmp_path):
+    figures = figures_of(tmp_path, latency=close_at(1))
+    rows = {row.name: row.winner for row in properties(figures, figures.tests[0], Chooser(figures, figures.tests[0]))}
+    assert (rows["single"], rows["step"], rows["peak"]) == (None, None, "vllm-bf16")
+    assert rows["weights"] == "llamacpp-q4"
+    assert rows["marginal"] is None  # nothing tests it
 
 
 @pytest.mark.parametrize(
@@ -795,10 +846,12 @@ def test_any_number_of_users_is_answered_between_the_loads_and_never_beyond_them
     levels = [figures.ledger[f"concurrency.vllm-bf16.c{c}.output_throughput"].value for c in (1, 2, 4, 8, 16)]
     said, row = answer(3)
     between = shown(loglog_at(3, [1, 2, 4, 8, 16], levels), "tok/s")
-    assert said == f"vllm-bf16 delivers the most there: {between}."
+    assert said == f"vllm-bf16 delivers the most there by the curves, which is not tested: {between}."
     assert row[1] == between
     said, row = answer(20)
-    assert said.startswith("Nothing was measured there. At the nearest load, C = 16, vllm-bf16 delivers the most: ")
+    assert said.startswith(
+        "Nothing was measured there. At the nearest load, C = 16, vllm-bf16 delivers the most, by its curve: "
+    )
     assert row[1] == f"{shown(levels[-1], 'tok/s')} at C = 16"
     assert (
         tab.locator(".gr-users tbody tr").nth(1).locator("td").nth(3).inner_text() == "4 wait: it works on 16 at once"

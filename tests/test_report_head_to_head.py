@@ -116,8 +116,28 @@ def test_a_lead_smaller_than_the_spread_of_repeats_is_no_win(tmp_path):
         return 0.05, (0.02 if engine == BASE else 0.021) * (1 + 0.2 * repeat)
 
     text = read(figures_of(tmp_path, latency=latency))
-    assert "vllm-bf16 is ahead, by less than repeats differ, with" in text
+    assert "At C = 1 it is too close to call between vllm-bf16 with" in text
+    assert "throughput: too close to call at every level that both ran." in text
+    assert "vllm-bf16's is the higher one throughout, but too close to call at every level that both ran." in text
     assert "wins with" not in text
+
+
+def test_one_repeat_each_is_not_tested(tmp_path):
+    text = read(figures_of(tmp_path, repeats=1))
+    assert "(not tested: fewer than two repeats of one of them have a result)" in text
+    assert "wins with" not in text
+    assert "so how much repeats would differ is not known" in text
+
+
+def test_a_lead_at_some_loads_only_is_told_load_by_load(tmp_path):
+    """At C = 1 the repeats leave it open, at the other loads they do not."""
+
+    def latency(engine: str, c: int, repeat: int) -> tuple[float, float]:
+        return 0.05, (0.02 if engine == BASE else 0.021) * (1 + (0.2 * repeat if c == 1 else 0))
+
+    text = read(figures_of(tmp_path, latency=latency))
+    assert "throughput: vllm-bf16 is ahead at C = 2 and 4; too close to call at C = 1." in text
+    assert "is the higher one throughout, but too close to call at C = 1." in text
 
 
 def test_engines_without_a_common_level_have_nothing_to_compare(tmp_path):

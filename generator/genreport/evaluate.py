@@ -533,6 +533,18 @@ def t_quantile(p: float, freedom: float) -> float:
     return -(low + high) / 2
 
 
+def ratio_interval(over: np.ndarray, under: np.ndarray) -> tuple[float, float]:
+    """Ends of the 95 % interval of a ratio of geometric means by Welch; both are the ratio where no repeat differs."""
+    sides = [np.log(np.asarray(side, float)) for side in (over, under)]
+    middle = sum(sides[0]) / len(sides[0]) - sum(sides[1]) / len(sides[1])
+    a, b = (variance(side) / len(side) for side in sides)
+    if a + b < 1e-18:
+        return math.exp(middle), math.exp(middle)
+    freedom = (a + b) ** 2 / sum(part**2 / (len(side) - 1) for part, side in zip((a, b), sides, strict=True))
+    half = t_quantile(0.975, freedom) * math.sqrt(a + b)
+    return math.exp(middle - half), math.exp(middle + half)
+
+
 def adjusted(p: Any, family: np.ndarray) -> Any:
     """p after Benjamini–Hochberg over a family: the least m · p' / rank among the family's p' that are not below it."""
     family = np.sort(np.asarray(family, float))
@@ -591,7 +603,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "histogram_percentile": histogram_percentile, "histogram_width": histogram_width, "agreement": agreement,
     "front_crossings": front_crossings, "variance": variance, "t_tail": t_tail, "t_quantile": t_quantile,
     "adjusted": adjusted, "bootstrap_error": bootstrap_error, "since": since, "bin_middle": bin_middle,
-    "bin_count": bin_count, "bin_percentile": bin_percentile,
+    "bin_count": bin_count, "bin_percentile": bin_percentile, "ratio_interval": ratio_interval,
 }  # fmt: skip
 
 _BINARY = {

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from genreport.comparing import Comparison
-from genreport.comparing.statistics import FEWEST, Spread, blocks, repeats_needed
 from genreport.comparing.verdicts import interval, measure
 from genreport.figures import Figures, LevelView, planned
 from genreport.figures.book import Book
+from genreport.figures.statistics import FEWEST, Spread, blocks, repeats_needed
 
 # what the code of `hypothesis.<id>.verdict` stands for
 OUTCOMES = {1: "held", -1: "refuted", 0: "undecided"}

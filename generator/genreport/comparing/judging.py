@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from genreport.comparing.statistics import FEWEST
 from genreport.comparing.verdicts import Compared, Comparer, interval, measure
+from genreport.figures.statistics import FEWEST
 
 
 @dataclass(frozen=True)

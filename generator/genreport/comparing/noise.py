@@ -13,9 +13,9 @@ import numpy as np
 
 from genreport.comparing.environment import seal_of, sealed
 from genreport.comparing.families import COMPARED
-from genreport.comparing.statistics import geometric_ratio, noise_floor
 from genreport.errors import OptionError
 from genreport.figures import Figures, compute
+from genreport.figures.statistics import geometric_ratio, noise_floor
 
 FORMAT = "genreport-noise/1"
 

@@ -8,11 +8,10 @@ from functools import partial
 
 import numpy as np
 
-from genreport.comparing import statistics
 from genreport.comparing.environment import Difference, Place
-from genreport.comparing.statistics import ALPHA, FEWEST, POWER_Z
-from genreport.figures import planned
+from genreport.figures import planned, statistics
 from genreport.figures.book import Absent, Book
+from genreport.figures.statistics import ALPHA, FEWEST, POWER_Z, RESOLUTION
 from genreport.provenance import Foreign, Given, Ledger, Pointer, Quantity, Source
 from genreport.rounds import PLAN
 from genreport.words import say
@@ -24,8 +23,6 @@ VERDICTS = {1: "improved", -1: "regressed", 0: "equivalent", 2: "inconclusive", 
 STATES = {0: "matched", 4: "different", 5: "new", 6: "gone", 7: "failed"}
 CODE = {word: code for codes in (VERDICTS, STATES) for code, word in codes.items()}
 MARGIN = 0.02
-# a smaller error of logarithms is no spread but the rounding of stamps
-RESOLUTION = 1e-9
 
 RATIO = "exp(mean(log(new)) - mean(log(old)))"
 ERROR = "sqrt(variance(log(old)) / count(old) + variance(log(new)) / count(new))"

@@ -115,7 +115,8 @@ def compute(
         memory.enter(book, engine)
         kv.enter_engine(book, engine)
     names = [engine.id for engine in starts if engine.id == engine.engine]
-    kept = [level for level in layout.levels(round) if _level(book, level, starts, findings, resampled)]
+    wanted = repeats.wanted(round.plan, given)
+    kept = [level for level in layout.levels(round) if _level(book, level, starts, findings, wanted, resampled)]
     tests = layout.tests(kept, names)
     raised = [flag for test in tests for flag in _test(book, test, starts, given)]
     cliff.enter(book, tests, starts)
@@ -132,8 +133,9 @@ def compute(
 
 
 def _level(
-    book: Book, light: LevelView, starts: Sequence[EngineView], findings: list[Finding], resampled: bool
-) -> bool:
+    book: Book, light: LevelView, starts: Sequence[EngineView], findings: list[Finding], wanted: dict[str, list[str]],
+    resampled: bool,
+) -> bool:  # fmt: skip
     """Enters the figures of one level; its requests are let go of afterwards."""
     level = layout.loaded(book.round, light, findings)
     if level is None:
@@ -142,7 +144,7 @@ def _level(
     kind, engine = kind_of(book.round, level), engine_scope(starts, level)
     throughput.enter(book, level)
     latency.enter(book, level)
-    repeats.enter(book, level, resampled=resampled)
+    repeats.enter(book, level, wanted, resampled=resampled)
     counters.enter(book, level, kind)
     graphs.enter(book, level, kind)
     samples.enter(book, level, kind, f"{engine}.pool_tokens", findings)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from genreport.display import digits
-from genreport.figures import crossing, limits, planned
+from genreport.figures import crossing, leads, limits, planned
 from genreport.figures.book import Book
 from genreport.figures.crossing import crossings, crossings_linear_logx, loglog_at
 from genreport.figures.layout import LevelView, TestView
@@ -68,6 +68,8 @@ def enter(book: Book, test: TestView, given: Sequence[Limit] = ()) -> None:
     for a, b in combinations(test.engines, 2):
         if f"pair.{test.id}.{a}.{b}.cross1" not in book.ledger:
             crossing.enter_pair(book, test, a, b)
+        for slo in slos(book.round.plan, given):
+            _interval(book, test, slo, a, b)
         _fronts(book, test, a, b)
 
 
@@ -126,20 +128,44 @@ def _slo(book: Book, test: TestView, slo: Slo) -> None:
     else:
         planned.enter(book, limit, "s", f"/slos/{slo.place}/below_ms", divisor=1000)
     for engine in test.engines:
-        levels = [level for level in test.levels_of(engine) if book.value(f"{level.id}.{slo.statistic}")]
-        _load(book, f"{scope}.{engine}.load", levels, slo, limit)
-        c, x = ([f"{level.id}.{name}" for level in levels] for name in ("concurrency", "output_throughput"))
-        book.derive(f"{scope}.{engine}.throughput", "tok/s", "loglog_at(load, c, x)", _at,
-                    load=f"{scope}.{engine}.load", c=c, x=x)  # fmt: skip
+        _kept(book, f"{scope}.{engine}", [(level, level.id) for level in test.levels_of(engine)], slo, limit)
     _lead(
         book, f"{scope}.lead", [f"{scope}.{engine}.throughput" for engine in test.engines], say("missing.limit_unmet")
     )
 
 
-def _load(book: Book, id: str, levels: Sequence[LevelView], slo: Slo, limit: str) -> None:
+def _interval(book: Book, test: TestView, slo: Slo, a: str, b: str) -> None:
+    """How sure the ratio of two engines' throughput under a limit is: each repeat of their sweeps by itself."""
+    scope = f"test.{test.id}.slo.{slo.id}"
+    for engine in (a, b):
+        for repeat, levels in _by_repeat(test.levels_of(engine)).items():
+            if f"{scope}.{engine}.r{repeat}.load" not in book.ledger:
+                _kept(book, f"{scope}.{engine}.r{repeat}", levels, slo, f"{scope}.limit")
+    over, under = ([f"{scope}.{e}.r{r}.throughput" for r in _by_repeat(test.levels_of(e))] for e in (b, a))
+    leads.enter(book, f"pair.{test.id}.{a}.{b}.slo_{slo.id}", over, under)
+
+
+def _by_repeat(levels: Sequence[LevelView]) -> dict[int, list[tuple[LevelView, str]]]:
+    """Each repeat of a sweep with the scopes of its levels."""
+    found: dict[int, list[tuple[LevelView, str]]] = {}
+    for level in levels:
+        for repeat in level.repeats:
+            found.setdefault(repeat.facts.repeat, []).append((level, level.repeat_id(repeat)))
+    return found
+
+
+def _kept(book: Book, id: str, levels: Sequence[tuple[LevelView, str]], slo: Slo, limit: str) -> None:
+    """The load that a limit allows a sweep, or one repeat of it, and the throughput there."""
+    known = [(level, scope) for level, scope in levels if book.value(f"{scope}.{slo.statistic}")]
+    c = [f"{level.id}.concurrency" for level, _ in known]
+    y, x = ([f"{scope}.{figure}" for _, scope in known] for figure in (slo.statistic, "output_throughput"))
+    _load(book, f"{id}.load", c, y, slo, limit)
+    book.derive(f"{id}.throughput", "tok/s", "loglog_at(load, c, x)", _at, load=f"{id}.load", c=c, x=x)
+
+
+def _load(book: Book, id: str, c: Sequence[str], y: Sequence[str], slo: Slo, limit: str) -> None:
     """The smallest C at which the statistic reaches the limit; never extrapolated."""
-    c, y = ([f"{level.id}.{name}" for level in levels] for name in ("concurrency", slo.statistic))
-    if not levels:
+    if not c:
         book.missing(id, "1", LOAD, say("missing.no_statistic", percentile=slo.percentile, figure=slo.figure))
         return
     allowed, seen = book.value(limit), np.array([book.value(i) for i in y])
@@ -147,9 +173,9 @@ def _load(book: Book, id: str, levels: Sequence[LevelView], slo: Slo, limit: str
     if seen[0] > allowed:
         book.missing(id, "1", LOAD, say("missing.limit_not_met", c=digits(loads[0])))
     elif crossings(loads, seen, np.full_like(seen, allowed)):
-        book.derive(id, "1", LOAD, _first_reached, n=len(levels), c=c, y=y, limit=limit)
+        book.derive(id, "1", LOAD, _first_reached, n=len(c), c=c, y=y, limit=limit)
     else:
-        book.derive(id, "1", "max(c)", lambda c: c.max(), n=len(levels), c=c, notes=[RANGE_ENDS])
+        book.derive(id, "1", "max(c)", lambda c: c.max(), n=len(c), c=c, notes=[RANGE_ENDS])
 
 
 def _first_reached(c: np.ndarray, y: np.ndarray, limit: float) -> float:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import count, takewhile
 
 import numpy as np
 
 from genreport.display import digits
+from genreport.figures import leads
 from genreport.figures.book import Absent, Book
 from genreport.figures.layout import LevelView, TestView
 from genreport.provenance import Ledger, Quantity
@@ -26,6 +27,8 @@ RATIOS = {
     "e2el_p95_ratio": "e2el.p95",
     "prefill_ratio": "prefill.mean",
 }
+# of these every repeat has its own, so that their ratios have an interval
+REPEATED = ("output_throughput", "ttft.p50", "ttft.p99", "itl.p50", "e2el.p95")
 
 
 def crossings(c: Sequence[float], xa: Sequence[float], xb: Sequence[float]) -> list[float]:
@@ -74,7 +77,8 @@ def enter_pair(book: Book, test: TestView, a: str, b: str) -> None:
     for one, other in shared:
         for name, figure in RATIOS.items():
             _ratio(book, f"{scope}.{name}_{one.name}", f"{other.id}.{figure}", f"{one.id}.{figure}")
-        _range(book, f"{scope}.ratio_{one.name}", other.id, one.id)
+            if figure in REPEATED:
+                leads.enter(book, f"{scope}.{name}_{one.name}", *(book.observed(v.ids(figure)) for v in (other, one)))
     if test.kind != "concurrency":
         return
     _crossings(book, scope, a, b, shared)
@@ -83,12 +87,6 @@ def enter_pair(book: Book, test: TestView, a: str, b: str) -> None:
 
 def _ratio(book: Book, id: str, over: str, under: str) -> None:
     book.derive(id, "ratio", "challenger / baseline", ratio, challenger=over, baseline=under)
-
-
-def _range(book: Book, id: str, challenger: str, baseline: str) -> None:
-    """Ends of a throughput ratio: the slowest repeat of one over the fastest of the other, and the reverse."""
-    for name, over, under in (("low", "min", "max"), ("high", "max", "min")):
-        _ratio(book, f"{id}.{name}", f"{challenger}.output_throughput.{over}", f"{baseline}.output_throughput.{under}")
 
 
 def _crossings(book: Book, scope: str, a: str, b: str, shared: Sequence[tuple[LevelView, LevelView]]) -> None:
@@ -126,8 +124,22 @@ def _single(book: Book, scope: str, test: TestView, a: str, b: str) -> None:
     else:
         _ratio(book, f"{scope}.single_stream_ratio", *(f"{v.id}.output_throughput" for v in reversed(first)))
         _step(book, f"{scope}.measured_step_ratio", *(f"{v.id}.itl.p50" for v in first))
+        leads.enter(book, f"{scope}.single_stream_ratio", *(_rates(book, v) for v in reversed(first)))
     _step(book, f"{scope}.predicted_step_ratio", *(f"engine.{e}.weights_bytes" for e in (a, b)))
     _ratio(book, f"{scope}.peak_ratio", f"{test.id}.{b}.peak_throughput", f"{test.id}.{a}.peak_throughput")
+    leads.enter(book, f"{scope}.peak_ratio", *(_rates(book, best) if best else [] for best in _peaks(book, test, b, a)))
+
+
+def _rates(book: Book, level: LevelView) -> list[str]:
+    """Ids of the throughput of the repeats that have one."""
+    return book.observed(level.ids("output_throughput"))
+
+
+def _peaks(book: Book, test: TestView, *engines: str) -> Iterator[LevelView | None]:
+    """The level with each engine's highest throughput."""
+    for engine in engines:
+        known = [v for v in test.levels_of(engine) if book.value(f"{v.id}.output_throughput") is not None]
+        yield max(known, key=lambda v: book.value(f"{v.id}.output_throughput"), default=None)
 
 
 def _step(book: Book, id: str, baseline: str, challenger: str) -> None:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
-from genreport.figures import latency, planned
+from genreport.figures import crossing, latency, planned
 from genreport.figures.book import Book
+from genreport.figures.choosing import slos
 from genreport.figures.frames import Table
 from genreport.figures.layout import LevelView
+from genreport.figures.limits import Limit
 from genreport.provenance import MEASURED, Rows
 from genreport.words import say
 
-# percentiles of every repeat; a plan's hypotheses add theirs
+# percentiles of every repeat; the ratios of two engines, a plan's hypotheses and service levels add theirs
 STATISTICS: dict[str, tuple[str, ...]] = {
     "ttft": ("p50", "p99"),
     "tpot": ("p50",),
@@ -25,9 +28,8 @@ RESAMPLED = ("ttft", "tpot", "e2el")
 RESAMPLES, SEED = 200, 20261130
 
 
-def enter(book: Book, level: LevelView, *, resampled: bool) -> None:
-    """Rates and percentiles of each repeat; `resampled`: also the level's errors by a two-level bootstrap."""
-    wanted = _wanted(book)
+def enter(book: Book, level: LevelView, wanted: Mapping[str, Sequence[str]], *, resampled: bool) -> None:
+    """Rates and percentiles of each repeat, by latency; `resampled`: also the level's errors by a two-level bootstrap."""
     for scope, _, rows in level.each():
         _rates(book, scope, rows.measured)
         for figure, statistics in wanted.items():
@@ -38,11 +40,12 @@ def enter(book: Book, level: LevelView, *, resampled: bool) -> None:
                 _error(book, level, figure, statistic)
 
 
-def _wanted(book: Book) -> dict[str, list[str]]:
-    """Percentiles by latency: the usual ones, and what the plan's hypotheses are about."""
+def wanted(plan: Mapping[str, Any], given: Sequence[Limit] = ()) -> dict[str, list[str]]:
+    """Percentiles by latency: the usual ones, and what the plan's hypotheses and all service levels are about."""
     found = {figure: list(statistics) for figure, statistics in STATISTICS.items()}
-    for _, entry in planned.entries(book.round.plan, "hypotheses"):
-        figure, _, statistic = str(entry.get("figure")).partition(".")
+    named = [entry.get("figure") for _, entry in planned.entries(plan, "hypotheses")]
+    for name in [*named, *crossing.REPEATED, *(slo.statistic for slo in slos(plan, given))]:
+        figure, _, statistic = str(name).partition(".")
         if figure in found and statistic in latency.STATISTICS[figure][1] and statistic not in found[figure]:
             found[figure].append(statistic)
     return found

@@ -12,21 +12,23 @@ from genreport.figures import TestView
 from genreport.figures.choosing import Slo
 from genreport.figures.crossing import met
 from genreport.provenance import Quantity
-from genreport.reports.choices import Cell, Choice, Chooser
+from genreport.reports.choices import Cell, Choice, Chooser, Rival
 
 # figures of the earlier round that these tables show
 SHOWN = re.compile(
     r"pair\.[^.]+\.[^.]+\.[^.]+\.(cross|front)\d+|test\.[^.]+\.peak\.lead"
     r"|test\.[^.]+\.slo\.[^.]+\.(limit|lead|[^.]+\.(load|throughput))|[^.]+\.[^.]+\.peak_throughput"
+    r"|test\.[^.]+\.at\.[^.]+\.lead|[^.]+\.[^.]+\.[^.]+\.(concurrency|output_throughput)"
 )
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """One limit of either plan (none for the peaks), and the choice it speaks for in each round.
+    """One limit of either plan (none for the peaks and for the lowest load), and the choice it speaks for in each round.
 
-    `case`: `same` winner; `changed`; `slight` (changed, by a lead within the margin in one of the rounds); `gained` (no
-    engine met it, now one does); `lost`; `none` (nobody, in either); `then` or `now` (the limit stands in one plan only).
+    `case`: `same` winner; `changed`; `slight` (another is ahead, but not by more than the noise in both rounds); `open` (the
+    same is ahead, but not so); `gained` (no engine met it, now one does); `lost`; `none` (nobody, in either); `then` or
+    `now` (the limit stands in one plan only). `lowest`: the row is that of the lowest common load.
     """
 
     slo: Slo | None
@@ -34,6 +36,7 @@ class Chosen:
     then: Choice | None
     now: Choice | None
     case: str
+    lowest: bool = False
 
 
 @dataclass(frozen=True)
@@ -49,7 +52,7 @@ class Crossed:
 
 
 def chosen(c: Comparison) -> list[Chosen]:
-    """A row a limit and one for the peaks; none where the sweeps are of other engines, or of one alone."""
+    """Rows for the lowest load, each limit and the peaks; none where the sweeps are of other engines, or of one alone."""
     tests = [figures.sweep for figures in (c.old, c.new)]
     names = _names(c)
     if None in tests or {names.get(e) for e in tests[0].engines} != set(tests[1].engines) or len(tests[1].engines) < 2:
@@ -58,7 +61,15 @@ def chosen(c: Comparison) -> list[Chosen]:
     old = {_key(choice): _borrowed(c, choice, names) for choice in then.by_limit()}
     new = {_key(choice): choice for choice in now.by_limit()}
     rows = [_row(c, old.get(key), new.get(key)) for key in dict.fromkeys([*new, *old])]
-    return [*rows, _row(c, _borrowed(c, then.at_peak(), names), now.at_peak())]
+    return [*_lowest(c, then, now, names), *rows, _row(c, _borrowed(c, then.at_peak(), names), now.at_peak())]
+
+
+def _lowest(c: Comparison, then: Chooser, now: Chooser, names: dict[str, str]) -> list[Chosen]:
+    """The choice at the lowest load that all engines have, where that is the same load in both rounds."""
+    old, new = ([choice for choice in chooser.by_load() if choice.cells][:1] for chooser in (then, now))
+    if not old or not new or old[0].cells[0].load.value != new[0].cells[0].load.value:
+        return []
+    return [replace(_row(c, _borrowed(c, old[0], names), new[0]), lowest=True)]
 
 
 def _names(c: Comparison) -> dict[str, str]:
@@ -85,6 +96,7 @@ def _borrowed(c: Comparison, choice: Choice, names: dict[str, str]) -> Choice:
     return replace(
         choice, limit=own(choice.limit), lead=own(choice.lead), cells=tuple(map(cell, choice.cells)),
         winner=cell(choice.winner), second=cell(choice.second), marks=(),
+        rivals=tuple(Rival(cell(rival.cell), rival.under, rival.over) for rival in choice.rivals),
     )  # fmt: skip
 
 
@@ -98,15 +110,16 @@ def _case(c: Comparison, then: Choice | None, now: Choice | None) -> str:
         return "now" if then is None else "then"
     if not (then.winner and now.winner):
         return "lost" if then.winner else "gained" if now.winner else "none"
-    if then.winner.engine == now.winner.engine:
-        return "same"
-    return "changed" if _firm(c, then) and _firm(c, now) else "slight"
+    same, firm = then.winner.engine == now.winner.engine, _firm(c, then) and _firm(c, now)
+    return ("same" if firm else "open") if same else "changed" if firm else "slight"
 
 
 def _firm(c: Comparison, choice: Choice) -> bool:
-    """Whether the lead is more than what counts as no difference."""
-    if choice.lead.missing:  # nobody else meets the limit
+    """Whether the lead is more than what repeats leave in doubt, and than what counts as no difference."""
+    if choice.call == "alone":
         return True
+    if choice.call != "wins" or choice.lead.missing:
+        return False
     margins = [
         q.value
         for pair in c.levels

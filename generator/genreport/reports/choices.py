@@ -42,11 +42,23 @@ class Cell:
 
 
 @dataclass(frozen=True)
+class Rival:
+    """An engine that the one ahead is not known to beat, and the interval of the ratio of both, `over` over `under`."""
+
+    cell: Cell
+    under: str
+    over: str
+    low: Quantity | None = None
+    high: Quantity | None = None
+
+
+@dataclass(frozen=True)
 class Choice:
     """One row of the table of service levels; `slo` is `None` for the peaks, where no limit counts.
 
     `bound`: what the marks make of the lead: `upper` or `lower` bound, `open` where they do not tell, empty without.
-    `close`: the winner's slowest repeat is no faster than the next engine's fastest one.
+    `winner` is the engine ahead. `call`: it `wins`, is too `close` to call, `untested` against its rivals, `alone`, or
+    there is `none`.
     """
 
     slo: Slo | None
@@ -57,15 +69,16 @@ class Choice:
     lead: Quantity
     marks: tuple[Mark, ...]
     bound: str
-    close: bool = False
+    call: str
+    rivals: tuple[Rival, ...] = ()
 
 
 @dataclass(frozen=True)
 class Stretch:
     """Loads in a row at which one engine delivers the most, and the crossings at their ends.
 
-    `first` and `last` are the measured loads in it, or where none is the ones around it; `close`: at none of those in it by
-    more than the repeats differ.
+    `first` and `last` are the measured loads in it, or where none is the ones around it. `call`: it `wins` at one of those
+    in it, is too `close` to call or `untested` at all of them, or there is none in it (`between`).
     """
 
     engine: str
@@ -73,7 +86,7 @@ class Stretch:
     last: str
     start: Quantity | None
     end: Quantity | None
-    close: bool
+    call: str
 
 
 @dataclass(frozen=True)
@@ -115,7 +128,7 @@ class Chooser:
     def _limited(self, slo: Slo) -> Choice:
         scope = f"test.{self.test.id}.slo.{slo.id}"
         cells = tuple(self._cell(f"{scope}.{engine}", engine, slo) for engine in self.test.engines)
-        return self._choice(scope, slo, cells)
+        return self._choice(scope, slo, cells, f"slo_{slo.id}")
 
     def _cell(self, scope: str, engine: str, slo: Slo) -> Cell:
         load, levels = self.figures.ledger[f"{scope}.load"], self.test.levels_of(engine)
@@ -135,7 +148,7 @@ class Chooser:
     def at_peak(self) -> Choice:
         """The choice where no limit counts: each engine's highest throughput and the load it takes."""
         cells = tuple(cell for engine in self.test.engines if (cell := self._peak(engine)))
-        return self._choice(f"test.{self.test.id}.peak", None, cells)
+        return self._choice(f"test.{self.test.id}.peak", None, cells, "peak_ratio")
 
     def _peak(self, engine: str) -> Cell | None:
         levels = [level for level in self.test.levels_of(engine) if self.value(f"{level.id}.output_throughput")]
@@ -154,12 +167,13 @@ class Chooser:
             pays_from=self.fig(f"{scope}.pays_from"),
         )
 
-    def _choice(self, scope: str, slo: Slo | None, cells: tuple[Cell, ...]) -> Choice:
+    def _choice(self, scope: str, slo: Slo | None, cells: tuple[Cell, ...], ratio: str) -> Choice:
         known = sorted((c for c in cells if not c.throughput.missing), key=lambda c: -c.throughput.value)
         winner, second = ([*known, None, None])[:2]
         if winner and second and winner.throughput.value == second.throughput.value:
             winner = second = None
         deciding = [cell for cell in (winner, second) if cell]
+        call, rivals = self._call(winner, known[1:], ratio)
         return Choice(
             slo=slo,
             limit=self.fig(f"{scope}.limit"),
@@ -169,7 +183,34 @@ class Chooser:
             lead=self.figures.ledger[f"{scope}.lead"],
             marks=tuple(mark for cell in deciding for mark in cell.marks),
             bound=bound(winner, second),
+            call=call,
+            rivals=rivals,
         )
+
+    def _call(self, winner: Cell | None, others: Sequence[Cell], ratio: str) -> tuple[str, tuple[Rival, ...]]:
+        """Whether the one ahead wins, by the one rule for all pages; else the engines that keep it from that."""
+        if winner is None or not others:
+            return "alone" if winner else "none", ()
+        beaten = {cell.engine: self.beats(ratio, winner.engine, cell.engine) for cell in others}
+        for call, found in (("close", False), ("untested", None)):
+            if rivals := [cell for cell in others if beaten[cell.engine] is found]:
+                return call, tuple(Rival(c, *self._interval(ratio, winner.engine, c.engine)) for c in rivals)
+        return "wins", ()
+
+    def beats(self, ratio: str, one: str, other: str, *, lower: bool = False) -> bool | None:
+        """Whether an engine is better than another by more than the repeats let one doubt; `None` where nothing tells.
+
+        `ratio` names the pair's ratio; `lower`: the better one is the lower one.
+        """
+        _, over, low, high = self._interval(ratio, one, other)
+        if low is None or low.missing:
+            return None
+        return low.value > 1 if (over == one) != lower else high.value < 1
+
+    def _interval(self, ratio: str, one: str, other: str) -> tuple[str, str, Quantity | None, Quantity | None]:
+        under, over = sorted((one, other), key=self.test.engines.index)
+        low, high = (self.fig(f"pair.{self.test.id}.{under}.{over}.{ratio}.{end}") for end in ("low", "high"))
+        return under, over, low, high
 
     def _marks(self, levels: Iterable[LevelView]) -> Iterator[Mark]:
         for level in levels:
@@ -192,15 +233,7 @@ class Chooser:
             )
             for level in levels
         )
-        choice = self._choice(f"test.{self.test.id}.at.{name}", None, cells)
-        return replace(choice, close=self._close(choice))
-
-    def _close(self, choice: Choice) -> bool:
-        if not choice.winner or not choice.second:
-            return False
-        slowest = self.value(f"{choice.winner.first}.output_throughput.min")
-        fastest = self.value(f"{choice.second.first}.output_throughput.max")
-        return slowest is not None and fastest is not None and slowest <= fastest
+        return self._choice(f"test.{self.test.id}.at.{name}", None, cells, f"ratio_{name}")
 
     def by_load(self) -> list[Choice]:
         """A choice a common level, by rising load."""
@@ -231,7 +264,7 @@ class Chooser:
         last = min((c for c in scopes if c >= high / NEAR), default=max(scopes))
         if won:
             first, last = won[0].winner.load.value, won[-1].winner.load.value
-        return Stretch(engine, scopes[first], scopes[last], start, None, all(choice.close for choice in won))
+        return Stretch(engine, scopes[first], scopes[last], start, None, _called(won))
 
     def _turn(self, before: str, after: str, load: float) -> Quantity | None:
         """The figure of the load at which one engine's curve overtakes another's; none where no curves meet there."""
@@ -262,6 +295,12 @@ class Chooser:
             return None
         chosen = better(found, key=found.__getitem__)
         return chosen if list(found.values()).count(found[chosen]) == 1 else None
+
+
+def _called(won: Sequence[Choice]) -> str:
+    """What a stretch comes to at the measured loads in it."""
+    found = {choice.call for choice in won}
+    return "wins" if found & {"wins", "alone"} else next((c for c in ("untested", "close") if c in found), "between")
 
 
 def _cell_of(choice: Choice, engine: str) -> Cell:

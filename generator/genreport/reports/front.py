@@ -10,12 +10,12 @@ from typing import Any
 from genreport.comparing import Comparison
 from genreport.comparing.hypotheses import Judged
 from genreport.figures import Figures, TestView
-from genreport.figures.choosing import common
 from genreport.figures.crossing import met
 from genreport.figures.planned import texts
 from genreport.figures.pointers import lines_of
 from genreport.provenance import Quantity
 from genreport.reports.answers import NOTHING, Told
+from genreport.reports.choices import Choice, Chooser
 from genreport.reports.page import Page
 from genreport.rounds import PLAN
 
@@ -74,7 +74,8 @@ def verdict(figures: Figures) -> dict[str, Any]:
     engines that completed nothing; `untold` is a throughput that completed requests do not tell.
     """
     test = figures.sweep
-    leaders = [found for level in (common(test) if test else ()) if (found := _leader(figures, test, level))]
+    loads = Chooser(figures, test).by_load() if test else ()
+    leaders = [found for choice in loads if (found := _leader(choice))]
     found = {engine: _rates(figures, test, engine) for engine in (test.engines if test else ())}
     return {
         "test": test,
@@ -92,20 +93,21 @@ def _rates(figures: Figures, test: TestView, engine: str) -> list[Quantity]:
     return [figures.ledger[f"{id}.output_throughput"] for id in ids]
 
 
-def _leader(figures: Figures, test: TestView, level: str) -> dict[str, Any] | None:
-    """The engine with the highest throughput at a common level, and the others' figures; `None` where none has one."""
-    found = {e: figures.ledger.get(f"{test.id}.{e}.{level}.output_throughput") for e in test.engines}
-    ranked = sorted((e for e in found if not _missing(found[e])), key=lambda e: -found[e].value)
+def _leader(choice: Choice) -> dict[str, Any] | None:
+    """What a load's choice says: the engine ahead, its rivals and the others with theirs; `None` where none has a result."""
+    ranked = sorted((c for c in choice.cells if not c.throughput.missing), key=lambda c: -c.throughput.value)
     if not ranked:
         return None
-    slowest = figures.ledger.get(f"{test.id}.{ranked[0]}.{level}.output_throughput.min")
-    fastest = [figures.ledger.get(f"{test.id}.{e}.{level}.output_throughput.max") for e in ranked[1:2]]
+    tied = choice.winner is None
+    rivals = {c.engine for c in ranked[1:2]} if tied else {rival.cell.engine for rival in choice.rivals}
     return {
-        "engine": ranked[0],
-        "close": any(not _missing(q) and not _missing(slowest) and slowest.value <= q.value for q in fastest),
-        "throughput": found[ranked[0]],
-        "concurrency": figures.ledger[f"{test.id}.{ranked[0]}.{level}.concurrency"],
-        "others": [(engine, found[engine]) for engine in ranked[1:]],
+        "engine": ranked[0].engine,
+        "call": "close" if tied else choice.call,
+        "rivals": [(c.engine, c.throughput) for c in ranked if c.engine in rivals],
+        "interval": choice.rivals[0].low if choice.rivals else None,
+        "throughput": ranked[0].throughput,
+        "concurrency": ranked[0].load,
+        "others": [(c.engine, c.throughput) for c in ranked[1:]],
     }
 
 

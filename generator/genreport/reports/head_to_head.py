@@ -11,12 +11,13 @@ from genreport import charts
 from genreport.charts import effects as effect_charts
 from genreport.charts import lanes as lane_charts
 from genreport.charts import waves as wave_charts
-from genreport.figures import Figures, LevelView, TestView, effects, steady, waves
+from genreport.figures import Figures, LevelView, TestView, effects, waves
 from genreport.figures.capacity import GROUPS
 from genreport.figures.crossing import RATIOS, met
 from genreport.provenance import Quantity
 from genreport.records import LaunchFacts
 from genreport.reports import anomalies, lane_rows, memory
+from genreport.reports.choices import Chooser
 from genreport.reports.page import Drawn, Page
 from genreport.reports.rows import RowMaker
 
@@ -32,15 +33,14 @@ BETTER = {
 }
 # a reader takes in no more; the flags of every level stand at the end of the page
 MOST_ANOMALIES = 15
-# of these, every repeat has its own
-RANGED = ("output_throughput", *steady.RANGED)
 
 
 @dataclass(frozen=True)
 class Pairing:
-    """One level of both engines side by side: who wins it by each figure, and by which of them their repeats overlap.
+    """One level of both engines side by side: who is ahead by each figure, and whether that one wins.
 
-    `known` are the figures that both have; `measured`: both have a throughput.
+    `calls` of a figure: `wins`, too `close` to call, or `untested`; `known` are the figures that both have; `measured`: both
+    have a throughput.
     """
 
     name: str
@@ -48,7 +48,7 @@ class Pairing:
     other: str
     ratio: Quantity | None
     winners: dict[str, str | None]
-    overlaps: frozenset[str]
+    calls: dict[str, str]
     known: frozenset[str]
     measured: bool
 
@@ -58,7 +58,7 @@ class Pairing:
 
 @dataclass(frozen=True)
 class Tally:
-    """Who is ahead by one figure, level by level, `close` by less than repeats differ; `ratio` names its ratios."""
+    """Who is ahead by one figure, level by level, too `close` to call, or the same; `ratio` names its ratios."""
 
     figure: str
     ratio: str
@@ -66,11 +66,12 @@ class Tally:
     other: tuple[Pairing, ...]
     even: tuple[Pairing, ...]
     close: tuple[Pairing, ...]
+    untested: bool  # at some level that one of them is ahead at
 
     @property
     def told(self) -> bool:
         """Whether both show the figure at some level."""
-        return bool(self.base or self.other or self.even)
+        return bool(self.base or self.other or self.even or self.close)
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,7 @@ def pages(figures: Figures) -> list[Page]:
 
 
 def _page(figures: Figures, test: TestView, base: str, other: str) -> Page:
-    pairs, scope = _pairs(figures, test, base, other), f"pair.{test.id}.{base}.{other}"
+    pairs, scope = _pairs(Chooser(figures, test), base, other), f"pair.{test.id}.{base}.{other}"
     measured = [pair for pair in pairs if pair.measured]
     chosen = waves.choose(figures.ledger, test, base, other)
     both = (chosen.base, chosen.other) if chosen else ()
@@ -110,7 +111,7 @@ def _page(figures: Figures, test: TestView, base: str, other: str) -> Page:
             for engine, side in ((base, "base"), (other, "other"))
             if (found := _silent(figures, pairs, engine, side))
         ],
-        "repeated": any(figures.ledger.value(f"{pair.base}.output_throughput.min") is not None for pair in measured),
+        "repeated": any(pair.calls["output_throughput"] != "untested" for pair in measured),
         "crossings": met(figures.ledger, f"{scope}.cross"),
         "crossing_case": _crossing_case(figures, scope, measured),
         "tallies": [_tally(figure, ratio, base, pairs) for ratio, figure in RATIOS.items() if figure in BETTER],
@@ -137,24 +138,26 @@ def _page(figures: Figures, test: TestView, base: str, other: str) -> Page:
 # ------------------------------------------------------------------------------------- level by level
 
 
-def _pairs(figures: Figures, test: TestView, base: str, other: str) -> list[Pairing]:
-    return [_pair(figures, test, base, other, level.name) for level, _ in test.shared(base, other)]
+def _pairs(chooser: Chooser, base: str, other: str) -> list[Pairing]:
+    return [_pair(chooser, base, other, level.name) for level, _ in chooser.test.shared(base, other)]
 
 
-def _pair(figures: Figures, test: TestView, base: str, other: str, name: str) -> Pairing:
+def _pair(chooser: Chooser, base: str, other: str, name: str) -> Pairing:
+    figures, test = chooser.figures, chooser.test
     a, b = f"{test.id}.{base}.{name}", f"{test.id}.{other}.{name}"
     return Pairing(
         name=name,
         base=a,
         other=b,
         ratio=figures.ledger.get(f"pair.{test.id}.{base}.{other}.ratio_{name}"),
-        winners={figure: _winner(figures, figure, best, {base: a, other: b}) for figure, best in BETTER.items()},
-        overlaps=frozenset(figure for figure in RANGED if _overlap(figures, f"{a}.{figure}", f"{b}.{figure}")),
+        winners=(winners := {f: _winner(figures, f, best, {base: a, other: b}) for f, best in BETTER.items()}),
+        calls={figure: _call(chooser, f"{ratio}_{name}", winners[figure], (base, other), BETTER[figure])
+               for ratio, figure in RATIOS.items() if figure in BETTER},
         known=frozenset(
             figure for figure in BETTER if None not in (figures.ledger.value(f"{level}.{figure}") for level in (a, b))
         ),
         measured=all(figures.ledger.value(f"{level}.output_throughput") for level in (a, b)),
-    )
+    )  # fmt: skip
 
 
 def _winner(figures: Figures, figure: str, best: Any, scopes: dict[str, str]) -> str | None:
@@ -164,23 +167,24 @@ def _winner(figures: Figures, figure: str, best: Any, scopes: dict[str, str]) ->
     return best(found, key=lambda engine: found[engine])
 
 
-def _overlap(figures: Figures, a: str, b: str) -> bool:
-    """Whether the ranges of the repeats have a value in common."""
-    (low_a, high_a), (low_b, high_b) = (
-        [figures.ledger.value(f"{figure}.{end}") for end in ("min", "max")] for figure in (a, b)
-    )
-    return None not in (low_a, low_b) and low_a <= high_b and low_b <= high_a
+def _call(chooser: Chooser, ratio: str, winner: str | None, engines: tuple[str, str], better: Any) -> str:
+    """What the interval of a ratio of both makes of a lead."""
+    if winner is None:
+        return "none"
+    behind = next(engine for engine in engines if engine != winner)
+    return {True: "wins", False: "close", None: "untested"}[chooser.beats(ratio, winner, behind, lower=better is min)]
 
 
 def _tally(figure: str, ratio: str, base: str, pairs: list[Pairing]) -> Tally:
-    won = [pair for pair in pairs if pair.winners[figure]]
+    won = [pair for pair in pairs if pair.winners[figure] and pair.calls[figure] != "close"]
     return Tally(
         figure,
         ratio,
         base=tuple(pair for pair in won if pair.winners[figure] == base),
         other=tuple(pair for pair in won if pair.winners[figure] != base),
         even=tuple(pair for pair in pairs if figure in pair.known and not pair.winners[figure]),
-        close=tuple(pair for pair in won if figure in pair.overlaps),
+        close=tuple(pair for pair in pairs if pair.calls[figure] == "close"),
+        untested=any(pair.calls[figure] == "untested" for pair in pairs),
     )
 
 

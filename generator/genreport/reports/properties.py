@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from genreport.figures import Figures, TestView
 from genreport.figures.choosing import common
 from genreport.figures.cliff import by_length, over
+from genreport.figures.crossing import RATIOS
 from genreport.figures.layout import engine_scope
 from genreport.reports.choices import Chooser
 
@@ -36,10 +37,13 @@ ROWS: tuple[tuple[str, str, str, str], ...] = (
     ("answers", "pair:same_answers", "", "head-to-head"),
 )
 
+# rows without noise: counted, or read from files and settings
+EXACT = {"weights", "kv", "pool", "residents", "shown"}
+
 
 @dataclass(frozen=True)
 class Property:
-    """A row: figures by engine (an engine without one is left out), the winner, flagged engines, the report's slug."""
+    """A row: figures by engine (an engine without one is left out), who wins, flagged engines, the report's slug."""
 
     name: str
     ids: dict[str, str]
@@ -60,8 +64,23 @@ def _property(
     ids = {engine: id for engine in test.engines if (id := _id(figures, test, engine, figure)) in figures.ledger}
     known = {engine for engine, id in ids.items() if not figures.ledger[id].missing}
     winner = chooser.best(ids, min if better == "min" else max) if better else None
+    if winner and not (name in EXACT or _tested(test, chooser, figure, winner, known, better)):
+        winner = None
     flagged = frozenset(engine for engine in known if _flagged(figures, chooser, ids[engine]))
     return Property(name, ids if known else {}, winner, flagged, report)
+
+
+def _tested(test: TestView, chooser: Chooser, figure: str, winner: str, known: set[str], better: str) -> bool:
+    """Whether the repeats leave no doubt that the best of these engines is better than each other one."""
+    where, _, name = figure.partition(":")
+    level = {"first": 0, "last": -1}.get(where)
+    ratio = next((ratio for ratio, of in RATIOS.items() if of == name), None)
+    if name == "peak_throughput":
+        ratio = "peak_ratio"
+    elif ratio and level is not None and (names := common(test)):
+        ratio = f"{ratio}_{names[level]}"
+    others = known - {winner}
+    return bool(ratio) and all(chooser.beats(ratio, winner, other, lower=better == "min") for other in others)
 
 
 def _flagged(figures: Figures, chooser: Chooser, id: str) -> bool:

@@ -1,7 +1,7 @@
-"""How sure a difference between two rounds is, on plain arrays: one positive value a repeat, the repeat is the unit.
+"""How sure a difference of two engines or two rounds is, on plain arrays: one positive value a repeat, the repeat is the unit.
 
 Everything is done on logarithms, so that a ratio and its inverse say the same. `docs/method.md` has the definitions; the
-formula texts that the second path evaluates are in `verdicts`.
+formula texts that the second path evaluates are in `leads` and in `comparing.verdicts`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ ALPHA = 0.05
 POWER_Z = 0.8416212335729143
 # below this many repeats of a level there is no verdict
 FEWEST = 3
+# a smaller error of logarithms is no spread but the rounding of stamps
+RESOLUTION = 1e-9
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,14 @@ def freedom(old: Sequence[float], new: Sequence[float]) -> float:
 
 def _shares(old: Sequence[float], new: Sequence[float]) -> tuple[float, float]:
     return variance(np.log(old)) / len(old), variance(np.log(new)) / len(new)
+
+
+def ratio_interval(over: Sequence[float], under: Sequence[float]) -> tuple[float, float]:
+    """The interval of the ratio of two engines' repeats; repeats that are all equal leave no doubt about it."""
+    ratio, error = geometric_ratio(under, over), standard_error(under, over)
+    if error < RESOLUTION:
+        return ratio, ratio
+    return Spread(float(np.log(ratio)), error, freedom(under, over)).interval()
 
 
 def blocks(levels: Sequence[Spread]) -> Spread:
