@@ -7,6 +7,7 @@ import html
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -226,6 +227,61 @@ def test_a_third_engine_splits_the_ratio_into_engine_and_precision(tmp_path):
     text = split(figures)
     assert "engine (llamacpp-bf16 over vllm-bf16) times precision (llamacpp-q4 over llamacpp-bf16)" in text
     assert "A fourth engine, the baseline's kind at the challenger's precision" in text
+
+
+def test_the_bytes_are_held_against_the_precision_s_part_of_the_step(tmp_path):
+    figures = figures_of(tmp_path, engines=(VLLM, LLAMA, THIRD))
+    via = f"{PAIR}.via_llamacpp-bf16"
+    engine, precision = (value(figures, f"{via}.step_{part}") for part in effects.PARTS)
+    assert engine * precision == pytest.approx(value(figures, f"{PAIR}.measured_step_ratio"))
+    weights = [value(figures, f"engine.{e}.weights_bytes") for e in ("llamacpp-bf16", OTHER)]
+    assert value(figures, f"{via}.step_predicted") == weights[0] / weights[1]
+    assert "llamacpp-bf16 takes them apart: with one request in flight the engine makes the step" in read(figures)
+
+
+@pytest.mark.parametrize(
+    ("itl", "width", "said"),
+    [
+        (0.006, 2, "here the bytes saved are not time saved"),
+        (0.011, 2, "only part of the bytes saved becomes time saved"),
+        (0.1, 2, "they save more than their bytes"),
+        (0.011, 0.1, "the bytes added cost no time"),
+        (0.006, 0.1, "the bytes added cost time"),
+        (0.008, 1, "as bytes, so step, the same"),
+        (0.02, 1, "the bytes do not explain the difference"),
+    ],
+)
+def test_what_a_third_engine_says_of_the_bytes(tmp_path, monkeypatch, itl, width, said):
+    """The third engine, at so many times the challenger's bytes, whose step takes 8 ms."""
+    latency = flat({BASE: 0.02, OTHER: 0.008, "llamacpp-bf16": itl})
+    figures = figures_of(tmp_path, engines=(VLLM, LLAMA, THIRD), latency=latency)
+    ledger, via = figures.ledger, f"{PAIR}.via_llamacpp-bf16"
+    monkeypatch.setitem(ledger._entries, f"{via}.step_predicted", replace(ledger[f"{via}.step_predicted"], value=width))
+    page = next(page for page in head_to_head.pages(figures) if OTHER in page.path)
+    assert said in " ".join(re.sub(r"<[^>]+>", "", write(page, ledger, shared_context(figures)).text).split())
+
+
+def test_without_a_third_engine_no_conclusion_is_drawn_from_the_bytes(tmp_path):
+    text = read(figures_of(tmp_path))
+    assert "The two differ in the engine too, so how much of that the bytes did cannot be told." in text
+    assert "bytes saved" not in text
+
+
+@pytest.mark.parametrize(
+    ("step", "said"),
+    [
+        (0.03, "here the bytes saved are not time saved"),
+        (0.018, "only part of the bytes saved"),
+        (0.001, "more than the bytes"),
+    ],
+)
+def test_engines_of_one_kind_are_held_against_their_bytes(tmp_path, step, said):
+    engines = (replace(THIRD, baseline=True, weights="a"), LLAMA)
+    figures = figures_of(tmp_path, engines=engines, latency=flat({"llamacpp-bf16": 0.02, OTHER: step}))
+    scope = f"pair.concurrency.llamacpp-bf16.{OTHER}.predicted_step_ratio"
+    figures.ledger._entries[scope] = replace(figures.ledger[scope], value=2.0)
+    page = next(page for page in head_to_head.pages(figures) if OTHER in page.path)
+    assert said in " ".join(re.sub(r"<[^>]+>", "", write(page, figures.ledger, shared_context(figures)).text).split())
 
 
 def test_a_third_engine_on_the_other_side_takes_the_steps_in_the_other_order(tmp_path):

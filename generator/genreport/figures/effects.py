@@ -13,6 +13,7 @@ import numpy as np
 
 from genreport.figures.book import Book
 from genreport.figures.layout import TestView
+from genreport.provenance import Ledger
 from genreport.records import LaunchFacts
 
 # figures of a level that are split, under the names of their ratios
@@ -61,6 +62,13 @@ def routes(test: TestView, facts: Mapping[str, LaunchFacts], a: str, b: str) -> 
     return found
 
 
+def divided(ledger: Ledger, test: TestView, facts: Mapping[str, LaunchFacts], a: str, b: str) -> Route | None:
+    """The way that takes engine and precision apart in the decode step of a lone request, if one was measured."""
+    ids = [f"step_{name}" for name in (*PARTS, "predicted")]
+    known = (route for route in routes(test, facts, a, b) if all(f"{route.scope}.{id}" in ledger for id in ids))
+    return next((r for r in known if not any(ledger[f"{r.scope}.{id}"].missing for id in ids)), None)
+
+
 def _same(facts: Mapping[str, LaunchFacts], one: str, other: str, what: str) -> bool:
     return getattr(facts[one], what) == getattr(facts[other], what)
 
@@ -75,6 +83,24 @@ def _route(book: Book, test: TestView, a: str, b: str, route: Route) -> None:
             _step(book, f"{route.scope}.{ratio}_{second}_{name}", scope[b], scope[route.third])
         for part in PARTS:
             _mean(book, f"{route.scope}.{ratio}_{part}", [f"{route.scope}.{ratio}_{part}_{name}" for name in names])
+
+    single = next((one.name for one, _ in test.shared(a, b) if one.concurrency == 1 and one.name in names), None)
+    if single:
+        _speeds(book, test, route, (a, route.third, b), single)
+
+
+def _speeds(book: Book, test: TestView, route: Route, way: tuple[str, str, str], name: str) -> None:
+    """How many times as fast each part makes the decode step of a lone request, and what the bytes predict of precision."""
+    parts = (route.first, PARTS[1 - PARTS.index(route.first)])
+    for part, before, after in zip(parts, way, way[1:], strict=False):
+        itl = {e: f"{test.id}.{e}.{name}.itl.p50" for e in (before, after)}
+        _times(book, f"{route.scope}.step_{part}", itl[before], itl[after])
+        if part == "precision":
+            _times(book, f"{route.scope}.step_predicted", *(f"engine.{e}.weights_bytes" for e in (before, after)))
+
+
+def _times(book: Book, id: str, before: str, after: str) -> None:
+    book.derive(id, "ratio", "before / after", lambda before, after: before / after, before=before, after=after)
 
 
 def _has(test: TestView, engine: str, name: str) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 from genreport.charts import guide as drawings
 from genreport.comparing.hypotheses import Judged
 from genreport.display import shown
-from genreport.figures import Figures, TestView
+from genreport.figures import Figures, TestView, effects
 from genreport.figures.choosing import WAIT, on_front
 from genreport.figures.crossing import met
 from genreport.figures.fitting import CONTEXT, USERS, verdict
@@ -116,6 +116,7 @@ def _context(figures: Figures, test: TestView) -> dict[str, Any]:
         "asked": (f"{USERS:,}", f"{CONTEXT:,}"),
         "data": calculator(figures, test),
         "phases": _phases(figures, test),
+        **_weights(figures, test),
         "costs": costs(figures, [*limits, peak]),
         "money": currency(figures.round.plan),
         "cliffs": cliffs(figures, test.engines),
@@ -207,6 +208,17 @@ def _phases(figures: Figures, test: TestView) -> list[Phases]:
             # the step's ratio says how many times as fast, the wait's how many times as long
             found.append(Phases(other, step, wait, pace(step.value), pace(wait.value and 1 / wait.value)))
     return found
+
+
+def _weights(figures: Figures, test: TestView) -> dict[str, Any]:
+    """What each challenger differs in from the baseline, and the way that takes engine and weights apart."""
+    facts = {view.engine: view.facts for view in reversed(figures.starts)}
+    base, *others = test.engines
+    ways = {other: effects.divided(figures.ledger, test, facts, base, other) for other in others}
+    return {
+        "differs": {other: effects.differs(facts, base, other) for other in others},
+        "divided": {other: way for other, way in ways.items() if way},
+    }
 
 
 def pace(gain: float | None) -> str:

@@ -99,6 +99,8 @@ def _page(figures: Figures, test: TestView, base: str, other: str) -> Page:
     both = (chosen.base, chosen.other) if chosen else ()
     odd = anomalies.found(figures, test, (base, other))
     facts = {view.engine: view.facts for view in reversed(figures.starts)}
+    divided = effects.divided(figures.ledger, test, facts, base, other)
+    via = divided.scope if divided else ""
     context = {
         "test": test,
         "base": base,
@@ -117,8 +119,11 @@ def _page(figures: Figures, test: TestView, base: str, other: str) -> Page:
         "tallies": [_tally(figure, ratio, base, pairs) for ratio, figure in RATIOS.items() if figure in BETTER],
         "groups": _groups(figures, base, other),
         "variants": [family for family in _families(test, facts, (base, other)) if len(family) > 1],
-        "predicted_case": _predicted_case(figures, scope),
+        "predicted_case": _predicted_case(figures, f"{scope}.predicted_step_ratio", f"{scope}.measured_step_ratio"),
+        "divided": divided,
+        "precision_case": _predicted_case(figures, *(f"{via}.step_{name}" for name in ("predicted", "precision"))),
         "differs": effects.differs(facts, base, other),
+        "mixed": _kind(facts, base) != _kind(facts, other),
         "routes": effects.routes(test, facts, base, other),
         "single": next((pair for pair in pairs if figures.ledger.value(f"{pair.base}.concurrency") == 1), None),
         "worst": [(engine, _worst(figures, test, engine)) for engine in (base, other)],
@@ -225,6 +230,10 @@ def _families(test: TestView, facts: dict[str, LaunchFacts], engines: Sequence[s
     return [[id for id in test.engines if root(id) == name] for name in dict.fromkeys(map(root, engines))]
 
 
+def _kind(facts: dict[str, LaunchFacts], engine: str) -> str | None:
+    return facts[engine].kind if engine in facts else None
+
+
 def _any(figures: Figures, test: TestView, engine: str, figure: str) -> bool:
     return any(figures.ledger.value(f"{level.id}.{figure}") is not None for level in test.levels_of(engine))
 
@@ -247,15 +256,15 @@ def _flags(figures: Figures, test: TestView, base: str, other: str) -> list[Any]
     return [flag for flag in figures.flags if flag.scope.startswith(levels) or flag.scope in engines]
 
 
-def _predicted_case(figures: Figures, scope: str) -> str:
-    """How the step ratio that the bytes predict stands to the one measured.
+def _predicted_case(figures: Figures, predicted: str, measured: str) -> str:
+    """How the step ratio that the bytes predict stands to the one measured, both by id.
 
     First word: what the challenger reads per step (equal, saves, costs); second: what became of it.
     """
-    predicted, measured = (figures.ledger.value(f"{scope}.{name}_step_ratio") for name in ("predicted", "measured"))
-    if not predicted or not measured:
+    both = [figures.ledger.value(id) for id in (predicted, measured)]
+    if not all(both):
         return "unknown"
-    p, m = log(predicted), log(measured)
+    p, m = map(log, both)
     if abs(p) <= EQUAL:
         return "equal same" if abs(m) <= EQUAL else "equal faster" if m > 0 else "equal slower"
     if p > 0:
