@@ -33,7 +33,7 @@ from genreport.records import Failure
 from genreport.reports.calculators import calculator, costs
 from genreport.reports.cautions import pitfalls
 from genreport.reports.choices import Cell, Chooser, Mark, bound
-from genreport.reports.guide import _typed, pace
+from genreport.reports.guide import _typed
 from genreport.reports.properties import properties
 from genreport.rounds import Round
 
@@ -548,19 +548,43 @@ def test_a_figure_is_the_best_of_its_row_where_it_is_exact_or_wins(tmp_path):
     assert rows["marginal"] is None  # nothing tests it
 
 
+def long_prompts(chat: float, prompt: float):
+    """A challenger whose steps and whose first tokens take so many times as long, one repeat a hair longer than the other."""
+
+    def latency(engine: str, c: int, repeat: int) -> tuple[float, float]:
+        ttft, itl = (0.1, 0.02) if engine == "vllm-bf16" else (0.1 * prompt, 0.02 * chat)
+        return ttft * (1 + repeat / 1000), itl * (1 + repeat / 1000)
+
+    return latency
+
+
 @pytest.mark.parametrize(
-    ("gain", "said"),
-    [(2.4, "faster"), (1.02, "same"), (0.98, "same"), (0.3, "slower"), (None, "unknown"), (0, "unknown")],
+    ("chat", "prompt", "said"),
+    [
+        (0.5, 0.5, "Chat and retrieval both gain."),
+        (2, 2, "Chat and retrieval both lose."),
+        (0.5, 3, "Chat gains, retrieval loses."),
+        (3, 0.5, "Retrieval gains, chat loses."),
+    ],
 )
-def test_a_phase_is_told_as_it_was_measured(gain, said):
-    assert pace(gain) == said
+def test_what_long_prompts_gain_is_told_where_both_were_measured_with_them(tmp_path, chat, prompt, said):
+    both = Test("length", "length", lengths(256, 512).levels)
+    text = page(tmp_path, latency=long_prompts(chat, prompt), tests=(sweep(1, 2), both))
+    assert re.search(r"With 512 tokens in, at C = 4, it takes \S+ \((faster|slower)\)\. " + said, text)
 
 
-def test_what_other_weights_buy_is_read_from_both_phases(tmp_path):
-    latency = curves(vllm_bf16=(0.1, 1, 0.02, 0.3), llamacpp_q4=(0.3, 1, 0.01, 0.3))
-    text = page(tmp_path, latency=latency)
-    assert re.search(r"its answers come faster \(at 2\S* the speed\), its first token slower \(3\S* the TTFT\)", text)
-    assert "Chat gains; retrieval loses, the more the longer its prompts are." in text
+def test_nothing_is_said_of_longer_prompts_than_were_measured(tmp_path):
+    text = page(tmp_path, latency=long_prompts(0.5, 3))
+    assert re.search(r"one request at a time with 64 tokens in: its answers come at 2\S* the speed \(faster\)", text)
+    assert re.search(r"its first token takes 3\S* the TTFT \(slower\)\. Longer prompts were not measured on both", text)
+    assert "Chat gains" not in text
+    assert "retrieval loses" not in text
+
+
+@pytest.mark.parametrize(("repeats", "said"), [(2, "too close to call"), (1, "not tested")])
+def test_a_phase_within_the_noise_is_neither_faster_nor_slower(tmp_path, repeats, said):
+    text = page(tmp_path, latency=close_at(1), repeats=repeats)
+    assert re.search(rf"its answers come at 0\.9\S+ the speed \({said}\)", text)
 
 
 def test_only_figures_of_flagged_levels_are_marked_as_such(tmp_path):

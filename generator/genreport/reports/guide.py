@@ -36,8 +36,6 @@ DECIDING = {
     "-ngl": "layers", "--n-gpu-layers": "layers", "-t": "threads", "--threads": "threads", "-fa": "flash",
     "-ctk": "kv", "-ctv": "kv", "-b": "chunk", "-ub": "chunk",
 }  # fmt: skip
-# a difference smaller than this is none a user would notice
-NOTICED = 0.05
 
 
 @dataclass(frozen=True)
@@ -65,14 +63,25 @@ class Room:
 
 
 @dataclass(frozen=True)
+class Longest:
+    """A challenger's first token at the longest prompt measured on both, as `Phases` has it."""
+
+    input: Quantity
+    load: Quantity
+    first_token: Quantity
+    prompt: str
+
+
+@dataclass(frozen=True)
 class Phases:
-    """What a challenger does to each phase of a lone user's request: `faster`, `slower`, `same` or `unknown`."""
+    """What a challenger does to each phase of a lone user's request: `faster`, `slower`, too `close` to call, `untested`."""
 
     engine: str
     step: Quantity
     first_token: Quantity
     answer: str
     prompt: str
+    longest: Longest | None
 
 
 @dataclass(frozen=True)
@@ -115,7 +124,7 @@ def _context(figures: Figures, test: TestView) -> dict[str, Any]:
         "rooms": [_room(figures, test, engine, chooser) for engine in test.engines],
         "asked": (f"{USERS:,}", f"{CONTEXT:,}"),
         "data": calculator(figures, test),
-        "phases": _phases(figures, test),
+        "phases": _phases(chooser),
         **_weights(figures, test),
         "costs": costs(figures, [*limits, peak]),
         "money": currency(figures.round.plan),
@@ -196,18 +205,40 @@ def _room(figures: Figures, test: TestView, engine: str, chooser: Chooser) -> Ro
     )
 
 
-def _phases(figures: Figures, test: TestView) -> list[Phases]:
+def _phases(chooser: Chooser) -> list[Phases]:
     """Each challenger's decode step and first token against the baseline's, at a common load of one request."""
+    figures, test = chooser.figures, chooser.test
     base, *others = test.engines
     found = []
     for other in others:
         scope, shared = f"pair.{test.id}.{base}.{other}", test.shared(base, other)
         step = figures.ledger[f"{scope}.measured_step_ratio"]
         if shared and not step.missing:
-            wait = figures.ledger[f"{scope}.ttft_p50_ratio_{shared[0][0].name}"]
-            # the step's ratio says how many times as fast, the wait's how many times as long
-            found.append(Phases(other, step, wait, pace(step.value), pace(wait.value and 1 / wait.value)))
+            name = shared[0][0].name
+            paces = (_pace(chooser, f"{figure}_ratio_{name}", base, other) for figure in ("itl_p50", "ttft_p50"))
+            wait = figures.ledger[f"{scope}.ttft_p50_ratio_{name}"]
+            found.append(Phases(other, step, wait, *paces, _longest(figures, base, other, shared[0][0].input)))
     return found
+
+
+def _longest(figures: Figures, base: str, other: str, input: int) -> Longest | None:
+    """The first token at the longest prompt that both were measured with, if it is longer than that of the sweep."""
+    for test in (test for test in figures.tests if test.kind == "length"):
+        shared = [pair for pair in test.shared(base, other) if pair[0].input > input]
+        wait = (
+            figures.ledger.get(f"pair.{test.id}.{base}.{other}.ttft_p50_ratio_{shared[-1][0].name}") if shared else None
+        )
+        if wait is not None and not wait.missing:
+            level = shared[-1][0]
+            pace = _pace(Chooser(figures, test), f"ttft_p50_ratio_{level.name}", base, other)
+            return Longest(figures.ledger[f"{level.id}.input"], figures.ledger[f"{level.id}.concurrency"], wait, pace)
+    return None
+
+
+def _pace(chooser: Chooser, ratio: str, base: str, other: str) -> str:
+    """How a challenger's time compares by the one rule of who wins."""
+    faster, slower = (chooser.beats(ratio, *pair, lower=True) for pair in ((other, base), (base, other)))
+    return "untested" if faster is None else "faster" if faster else "slower" if slower else "close"
 
 
 def _weights(figures: Figures, test: TestView) -> dict[str, Any]:
@@ -219,13 +250,6 @@ def _weights(figures: Figures, test: TestView) -> dict[str, Any]:
         "differs": {other: effects.differs(facts, base, other) for other in others},
         "divided": {other: way for other, way in ways.items() if way},
     }
-
-
-def pace(gain: float | None) -> str:
-    """How a phase compares that runs at so many times the baseline's speed."""
-    if not gain:
-        return "unknown"
-    return "faster" if gain > 1 + NOTICED else "slower" if gain < 1 / (1 + NOTICED) else "same"
 
 
 def _launch(figures: Figures, engine: str) -> Launch:
