@@ -193,6 +193,21 @@ def test_the_front_page_says_what_an_edge_round_allows(told, case, said):
     assert said in line(told(case)["index.md"])
 
 
+@pytest.mark.parametrize(
+    ("itls", "said"),
+    [
+        ((0.02, 0.02, 0.02, 0.035, 0.08), "past its knee at C = 4 more load buys little"),
+        ((0.02, 0.04, 0.08, 0.16, 0.32), "more load buys little from the start"),
+        ((0.02, 0.04, 0.04, 0.08, 0.16), "the step to C = 2 buys little, the one to C = 4 more again"),
+        ((0.02, 0.02, 0.02, 0.02, 0.02), "at a p99 TTFT of"),
+    ],
+)
+def test_the_front_page_says_where_growth_stops_only_if_it_does_to_the_end(tmp_path, itls, said):
+    text = read(tmp_path, "index.md", tests=ALL[:1], engines=(VLLM,), latency=shaped(*itls))
+    assert said in text
+    assert ("buys little" in text) == ("little" in said)
+
+
 def test_engines_without_a_common_load_are_not_compared(tmp_path):
     def apart(engine: str, level: str, repeat: int, index: int) -> Failure | None:
         keeps = {"vllm-bf16": "c1", "llamacpp-q4": "c4"}
@@ -235,10 +250,13 @@ def usl(sigma: float, kappa: float) -> Callable:
     [
         (shaped(0.02, 0.02, 0.02, 0.035, 0.08), "From C = 4 on, more load buys vllm-bf16 more latency than throughput: "
          "the step to C = 8 has an elasticity of 0.1"),
+        (shaped(0.02, 0.04, 0.04, 0.04, 0.04), "vllm-bf16 buys more latency than throughput with the step from C = 1 to 2 (elasticity"),
+        (shaped(0.02, 0.04, 0.04, 0.04, 0.04), "and more throughput again with the one to C = 4 ("),
+        (shaped(0.02, 0.02, 0.04, 0.04, 0.04), "with the step from C = 2 to 4 (elasticity"),
         (itl({"vllm-bf16": 0.02}, 0.9), "is past its knee from the first step on: that from C = 1 to C = 2 has an elasticity"),
         (itl({"vllm-bf16": 0.02}, 0.1), "has no knee in the range: each step still buys more throughput than latency"),
     ],
-    ids=["inside", "at the start", "beyond"],
+    ids=["inside", "first step", "grows again", "second step", "at the start", "beyond"],
 )  # fmt: skip
 def test_the_knee_is_told_where_it_is(tmp_path, latency, said):
     assert said in curve(tmp_path, latency)

@@ -9,6 +9,7 @@ from typing import Any
 from genreport import charts
 from genreport.figures import Figures, TestView
 from genreport.figures.arriving import limit_of, searched
+from genreport.figures.scaling import KNEE_ELASTICITY
 from genreport.provenance import Quantity
 from genreport.reports.kept import Held, found
 from genreport.reports.page import Drawn, Page, crewed, repeated
@@ -22,6 +23,7 @@ class Sweep:
     """One engine's curve: its levels' scopes in order of C and what the sweep says as a whole.
 
     `low` and `high`: first and last level at which something completed. `beyond_knee`: the level after the knee.
+    `regrown`: the first level after that to which throughput grows again by more than the knee's measure.
     """
 
     engine: str
@@ -36,6 +38,7 @@ class Sweep:
     knee: Quantity
     knee_case: str  # inside, at_start, beyond, single, unknown
     beyond_knee: str | None
+    regrown: str | None
     walls: Quantity
     walls_case: str  # cross, apart, unknown
     usl: dict[str, Quantity]
@@ -107,6 +110,7 @@ def _sweep(figures: Figures, test: Any, engine: str) -> Sweep:
         knee=knee,
         knee_case=_knee_case(knee, measured, fig),
         beyond_knee=_beyond(knee, measured, fig),
+        regrown=_regrown(knee, measured, fig),
         walls=fig(f"{scope}.walls_cross"),
         walls_case=_walls_case(fig(f"{scope}.walls_cross"), levels, fig),
         usl=usl,
@@ -126,6 +130,12 @@ def _beyond(knee: Quantity, measured: Sequence[str], fig: Callable[[str], Quanti
     """The first level past the knee: what the step to it bought is its elasticity."""
     past = (level for level in measured if not knee.missing and fig(f"{level}.concurrency").value > knee.value)
     return next(past, None)
+
+
+def _regrown(knee: Quantity, measured: Sequence[str], fig: Callable[[str], Quantity | None]) -> str | None:
+    """The first level past the knee to which the step is no longer below it: growth does not stop at the knee."""
+    past = (level for level in measured if not knee.missing and fig(f"{level}.concurrency").value > knee.value)
+    return next((level for level in past if (fig(f"{level}.elasticity").value or 0) >= KNEE_ELASTICITY), None)
 
 
 def _usl_case(usl: dict[str, Quantity | None], low: float, high: float) -> str:
