@@ -276,8 +276,9 @@ def test_one_load_has_neither_knee_nor_price(tmp_path):
         (usl(0.05, 0.02), "inside the measured loads: beyond it more load costs throughput"),
         (usl(0.3, 0.0005), "beyond the largest measured load, so where it really peaks is a guess"),
         (None, "has no peak, it levels off"),
+        (shaped(0.02, 0.04, 0.08, 0.16, 0.08), "of its mean, so nothing is read off it"),
     ],
-    ids=["inside", "beyond", "levels off"],
+    ids=["inside", "beyond", "levels off", "poor"],
 )
 def test_the_fit_is_told_as_it_runs(tmp_path, latency, said):
     assert said in curve(tmp_path, latency)
@@ -292,17 +293,19 @@ def quantity(value: float | None):
 @pytest.mark.parametrize(
     ("fit", "case"),
     [
-        ((1, 0.9, 0.5, 0.4), "before"),
-        ((1, 0.1, 0.1, 3.0), "inside"),
-        ((1, 0.1, 0.001, 30.0), "beyond"),
-        ((1, 1.0, 0.1, None), "falls"),
-        ((1, 0.1, 0.0, None), "levels"),
-        ((1, 0.0, 0.0, None), "linear"),
-        ((None, None, None, None), "unknown"),
+        ((1, 0.9, 0.5, 0.4, 0.05), "before"),
+        ((1, 0.1, 0.1, 3.0, 0.05), "inside"),
+        ((1, 0.1, 0.001, 30.0, 0.05), "beyond"),
+        ((1, 1.0, 0.1, None, 0.05), "falls"),
+        ((1, 0.1, 0.0, None, 0.05), "levels"),
+        ((1, 0.0, 0.0, None, 0.05), "linear"),
+        ((None, None, None, None, None), "unknown"),
+        ((1, 0.1, 0.0, None, 0.11), "poor"),
+        ((1, 0.1, 0.0, None, None), "levels"),
     ],
 )
 def test_the_case_of_a_fit_follows_from_its_parameters(fit: Sequence[float | None], case: str):
-    names = ("lambda", "sigma", "kappa", "peak")
+    names = ("lambda", "sigma", "kappa", "peak", "residual")
     found = {name: quantity(value) for name, value in zip(names, fit, strict=True)}
     assert concurrency._usl_case(found, 1, 16) == case
 

@@ -16,6 +16,8 @@ from genreport.reports.page import Drawn, Page, crewed, repeated
 from genreport.reports.rows import RowMaker
 
 PERCENTILES = ("p50", "p90", "p99")
+# a fit whose residual is a larger share of the mean throughput says nothing of how the curve runs
+POOR = 0.1
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ class Sweep:
     walls: Quantity
     walls_case: str  # cross, apart, unknown
     usl: dict[str, Quantity]
-    usl_case: str  # before, inside, beyond, falls, levels, linear, unknown
+    usl_case: str  # before, inside, beyond, falls, levels, linear, poor, unknown
 
     @property
     def cut(self) -> bool:
@@ -139,10 +141,16 @@ def _regrown(knee: Quantity, measured: Sequence[str], fig: Callable[[str], Quant
 
 
 def _usl_case(usl: dict[str, Quantity | None], low: float, high: float) -> str:
-    """How the fitted curve runs: to a peak before, `inside` or `beyond` the measured loads, or without one."""
-    scale, sigma, kappa, peak = (q and q.value for q in (usl[name] for name in ("lambda", "sigma", "kappa", "peak")))
+    """How the fitted curve runs: to a peak before, `inside` or `beyond` the measured loads, or without one.
+
+    `poor`: it misses the measured points by so much that it tells nothing of them.
+    """
+    names = ("lambda", "sigma", "kappa", "peak", "residual")
+    scale, sigma, kappa, peak, residual = (q and q.value for q in (usl[name] for name in names))
     if scale is None:
         return "unknown"
+    if residual is not None and residual > POOR:
+        return "poor"
     if peak is not None:
         return "before" if peak < low else "inside" if peak <= high else "beyond"
     if kappa:
