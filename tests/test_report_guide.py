@@ -34,7 +34,7 @@ from genreport.reports.calculators import calculator, costs
 from genreport.reports.cautions import pitfalls
 from genreport.reports.choices import Cell, Chooser, Mark, bound
 from genreport.reports.guide import _typed
-from genreport.reports.properties import properties
+from genreport.reports.properties import pools, properties
 from genreport.rounds import Round
 
 ASSETS = Path(__file__).parents[1] / "docs" / "assets"
@@ -607,6 +607,37 @@ def test_a_load_that_was_not_reached_is_a_pitfall_of_too_few_requests(tmp_path):
     flag = Flag(level, "in_flight", tuple(f"{level}.{n}" for n in ("in_flight_ratio", "mean_in_flight", "concurrency")))
     met = {pitfall.name: pitfall.flags for pitfall in pitfalls(replace(figures, flags=[flag])) if pitfall.met}
     assert met == {"few": (flag,)}
+
+
+@pytest.mark.parametrize(
+    ("flags", "fair"),
+    [
+        (((), ()), True),
+        ((("--gpu-memory-utilization", "0.9"), ()), False),
+        ((("--gpu-memory-utilization=0.9",), ("-c", "4096")), False),
+        ((("--max-num-seqs", "4"), ("-np", "4")), True),
+    ],
+)
+def test_pools_of_different_settings_speak_for_no_engine(tmp_path, flags, fair):
+    engines = [replace(engine, flags=given) for engine, given in zip((VLLM, LLAMA), flags, strict=True)]
+    figures = figures_of(tmp_path, engines=engines)
+    assert pools(figures, figures.tests[0]).fair is fair
+    rows = {row.name: row.winner for row in properties(figures, figures.tests[0], Chooser(figures, figures.tests[0]))}
+    assert (rows["pool"] is not None) is fair
+    text = words(guide(figures.round))
+    assert ("If contexts are long: its KV pool is the largest" in text) is fair
+    assert ("not given the same memory, so no property of the engines" in text) is not fair
+    assert ("The KV pools got different memory at the start, " in text) is not fair
+    assert audited.digits(figures.round.path, guide(figures.round)) == []
+
+
+def test_pools_of_the_same_bytes_may_be_held_against_each_other_whatever_set_them(tmp_path):
+    engines = (VLLM, replace(LLAMA, flags=("-c", "4096")))
+    figures = figures_of(tmp_path, engines=engines)
+    for engine in ("vllm-bf16", "llamacpp-q4"):
+        id = f"engine.{engine}.pool_bytes"
+        figures.ledger._entries[id] = replace(figures.ledger[id], value=1e9)
+    assert pools(figures, figures.tests[0]).fair
 
 
 def test_pitfalls_name_the_flags_that_show_them(tmp_path):

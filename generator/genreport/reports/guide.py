@@ -25,7 +25,7 @@ from genreport.reports.answers import NOTHING, Told
 from genreport.reports.calculators import COEFFICIENTS, calculator, costs
 from genreport.reports.choices import Choice, Chooser, Front, Stretch
 from genreport.reports.page import Drawn, Page
-from genreport.reports.properties import allocation, cliffs, properties
+from genreport.reports.properties import allocation, cliffs, pools, properties
 from genreport.reports.rows import Row, RowMaker
 
 # flags of a launch command that decide what it can hold and how fast it is, for the words of the template
@@ -121,6 +121,7 @@ def _context(figures: Figures, test: TestView) -> dict[str, Any]:
         "uses": [_use(chooser, engine, limits, stretches, fronts) for engine in test.engines],
         "front_rows": _front_rows(figures, test),
         "properties": properties(figures, test, chooser),
+        "pools": pools(figures, test),
         "rooms": [_room(figures, test, engine, chooser) for engine in test.engines],
         "asked": (f"{USERS:,}", f"{CONTEXT:,}"),
         "data": calculator(figures, test),
@@ -163,11 +164,12 @@ def _found(figures: Figures, prefix: str) -> list[Quantity]:
 def _use(
     chooser: Chooser, engine: str, limits: list[Choice], stretches: list[Stretch], fronts: list[Front]
 ) -> Use:  # fmt: skip
+    fair = pools(chooser.figures, chooser.test).fair
     firsts = {e: f"{chooser.test.id}.{e}" for e in chooser.test.engines}
     starts = {e: engine_scope(chooser.figures.starts, chooser.test.levels_of(e)[0]) for e in firsts}
     best = {
         "weights": chooser.best({e: f"{s}.tensor_bytes" for e, s in starts.items()}, min),
-        "pool": chooser.best({e: f"{s}.pool_tokens" for e, s in starts.items()}, max),
+        "pool": chooser.best({e: f"{s}.pool_tokens" for e, s in starts.items()}, max) if fair else None,
         "start": chooser.best({e: f"{s}.start_s" for e, s in starts.items()}, min),
         "shown": chooser.best({e: f"{s}.shown" for e, s in firsts.items()}, max),
     }

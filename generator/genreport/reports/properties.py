@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from genreport.figures import Figures, TestView
@@ -10,6 +10,7 @@ from genreport.figures.choosing import common
 from genreport.figures.cliff import by_length, over
 from genreport.figures.crossing import RATIOS
 from genreport.figures.layout import engine_scope
+from genreport.records import LaunchFacts
 from genreport.reports.choices import Chooser
 
 # property -> figure of the first or last common level ("first:", "last:"), of the sweep or of the engine; which is better;
@@ -39,6 +40,15 @@ ROWS: tuple[tuple[str, str, str, str], ...] = (
 
 # rows without noise: counted, or read from files and settings
 EXACT = {"weights", "kv", "pool", "residents", "shown"}
+POOLED = {"pool", "residents"}
+# options and variables of a launch that set the size of its KV pool
+SETS_POOL = {
+    "--num-gpu-blocks-override", "--gpu-memory-utilization", "--kv-cache-memory-bytes", "VLLM_CPU_KVCACHE_SPACE",
+    "-c", "--ctx-size", "LLAMA_ARG_CTX_SIZE", "--mem-fraction-static", "--max-total-tokens", "--max-batch-total-tokens",
+    "--cuda-memory-fraction", "OLLAMA_CONTEXT_LENGTH",
+}  # fmt: skip
+# pools of no more than this ratio of bytes got the same memory
+SAME_MEMORY = 1.01
 
 
 @dataclass(frozen=True)
@@ -50,6 +60,34 @@ class Property:
     winner: str | None
     flagged: frozenset[str]
     report: str
+
+
+@dataclass(frozen=True)
+class Pools:
+    """What set the KV pool of each engine at its start, as typed; `fair`: their sizes tell of the engines, not of settings."""
+
+    options: dict[str, tuple[str, ...]]
+    fair: bool
+
+
+def pools(figures: Figures, test: TestView) -> Pools:
+    """Pools are fair to compare where all got the same memory, or the same settings; those of unknown launches are not."""
+    starts = {f"engine.{start.id}": start.facts for start in figures.starts}
+    scopes = {engine: engine_scope(figures.starts, test.levels_of(engine)[0]) for engine in test.engines}
+    options = {e: tuple(_sets_pool(starts[scope])) if scope in starts else () for e, scope in scopes.items()}
+    known = all(scope in starts and starts[scope].command for scope in scopes.values())
+    sizes = [figures.ledger[f"{scope}.pool_bytes"].value for scope in scopes.values()]
+    same = None not in sizes and max(sizes) <= SAME_MEMORY * min(sizes)
+    return Pools(options, same or (known and len(set(options.values())) == 1))
+
+
+def _sets_pool(facts: LaunchFacts) -> Iterator[str]:
+    yield from (f"{name}={value}" for name, value in sorted(facts.env.items()) if name in SETS_POOL)
+    words = facts.command or []
+    for word, after in zip(words, [*words[1:], ""], strict=True):
+        name, joined, _ = word.partition("=")
+        if name in SETS_POOL:
+            yield word if joined else f"{word} {after}"
 
 
 def properties(figures: Figures, test: TestView, chooser: Chooser) -> list[Property]:
@@ -64,7 +102,8 @@ def _property(
     ids = {engine: id for engine in test.engines if (id := _id(figures, test, engine, figure)) in figures.ledger}
     known = {engine for engine, id in ids.items() if not figures.ledger[id].missing}
     winner = chooser.best(ids, min if better == "min" else max) if better else None
-    if winner and not (name in EXACT or _tested(test, chooser, figure, winner, known, better)):
+    fair = name not in POOLED or pools(figures, test).fair
+    if winner and not (fair and (name in EXACT or _tested(test, chooser, figure, winner, known, better))):
         winner = None
     flagged = frozenset(engine for engine in known if _flagged(figures, chooser, ids[engine]))
     return Property(name, ids if known else {}, winner, flagged, report)
