@@ -469,6 +469,14 @@ def test_a_lead_over_an_anomalous_level_is_an_upper_bound(tmp_path):
     assert "untouched" in text
 
 
+def test_one_engine_on_flagged_levels_has_no_lead_that_may_be_off(tmp_path):
+    text = page(tmp_path, engines=[VLLM], prefix_hits=0.5, slos=[slo(1e6)])
+    assert "What the numbers rest on" in text
+    assert "vllm-bf16 rests on c16 (prefix cache hits" in text
+    assert "the lead may be" not in text
+    assert "What the leads rest on" not in text
+
+
 @pytest.mark.parametrize(
     ("winner", "second", "said"),
     [
