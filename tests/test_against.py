@@ -197,7 +197,7 @@ def test_another_winner_by_less_than_the_margin_is_no_headline(compared):
     )
     assert {row.case for row in chosen(c)} == {"slight"}
     assert "recommendation" not in sentence(c)
-    assert "another name, no lead beyond the noise" in page(c)
+    assert "another name, not beyond the noise in both" in page(c)
 
 
 def test_the_choice_for_one_user_is_held_against_the_one_before(compared):
@@ -218,7 +218,7 @@ def test_the_same_engine_ahead_within_the_noise_is_no_choice(compared):
 
     c = compared(old={"engines": engines, "latency": latency}, new={"engines": engines, "latency": latency})
     assert [row.case for row in chosen(c) if not row.slo] == ["open", "open"]  # one user, and the peaks
-    assert "the same name, no lead beyond the noise" in page(c)
+    assert "the same name, not beyond the noise in both" in page(c)
     assert "too close to call between vllm-bf16 with" in page(c)
     assert "Which engine to choose is within the noise in one of the rounds or in both" in page(c)
 
