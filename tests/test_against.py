@@ -21,6 +21,7 @@ from genreport.comparing.environment import seal_of
 from genreport.comparing.hypotheses import judge
 from genreport.figures import compute
 from genreport.pages import shared_context, write
+from genreport.publish import _recomputed
 from genreport.records import Ceiling, Failure
 from genreport.reports import against
 from genreport.reports.against_choices import chosen, crossed
@@ -111,6 +112,17 @@ def rows(text: str) -> list[dict[str, str]]:
 
 
 # ------------------------------------------------------------------------------------------- the sentence on top
+
+
+def test_requests_that_fail_now_stand_in_the_sentence_beside_what_became_faster(compared):
+    def half(engine, level, repeat, index):
+        return Failure(kind="http", status=500) if (level, index % 2) == ("c4", 1) else None
+
+    c = compared(new={"latency": noisy(vllm=0.7, shift=2), "failures": half})
+    assert "vllm-bf16 became faster" in sentence(c)
+    assert "; and 24 of 48 requests of vllm-bf16, llamacpp-q4 fail now, more than before." in sentence(c)
+    assert "Failed requests: 12 of 24 at vllm-bf16 c4 (concurrency), before 0 of 24;" in page(c)
+    _recomputed(c.new, {c.name: c.old.ledger})
 
 
 def test_an_engine_that_became_faster_is_named_first_and_the_other_is_not(quicker):

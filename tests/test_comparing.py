@@ -233,6 +233,7 @@ def test_a_level_at_which_nothing_completed_failed(rounds):
 
     found = rounds(new={"failures": broken})
     assert [level.state for level in found.levels] == ["matched", "failed"]
+    assert [level.new.name for level in found.failing] == ["c4"]
     assert found.levels[1].figures == ()
     recomputes(found)
 

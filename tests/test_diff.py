@@ -193,6 +193,42 @@ def test_a_level_that_completes_nothing_any_more_is_a_regression(tmp_path):
     assert "regressed: concurrency/vllm-bf16/c4: completes no request any more" in result.output
 
 
+def test_a_level_of_which_half_fails_is_a_regression_however_fast_the_rest_is(tmp_path):
+    recorded(tmp_path / "old")
+    recorded(tmp_path / "new", latency=noisy(vllm=0.6, shift=2),
+             failures=lambda e, level, _, k: half_of(e, level, k))  # fmt: skip
+    said = "concurrency/vllm-bf16/c4: 12 of 24 requests failed, 0 of 24 before"
+    for format in ("text", "md"):
+        result = diffed(tmp_path, "--format", format, "--fail-on-regression")
+        assert result.exit_code == 3
+        assert "vllm-bf16 became faster" in result.output
+        assert "; and 12 of 24 requests of vllm-bf16 fail now, more than before." in result.output
+        assert said in result.output
+        assert f"genreport: regressed: {said}" in result.output
+    found = json.loads(diffed(tmp_path, "--format", "json").output)
+    sides = {"old": {"failed": 0, "sent": 24}, "new": {"failed": 12, "sent": 24}}
+    assert found["failing"] == [{"test": "concurrency", "engine": "vllm-bf16", "level": "c4"} | sides]
+    row = next(csv.DictReader(diffed(tmp_path, "--format", "csv").output.splitlines()))
+    assert (row["figure"], row["old"], row["new"], row["verdict"]) == ("failed", "0.0", "12.0", "regressed")
+
+
+def half_of(engine: str, level: str, index: int) -> Failure | None:
+    return Failure(kind="http", status=500) if (engine, level, index % 2) == ("vllm-bf16", "c4", 1) else None
+
+
+def diffed(folder: Path, *options: str):
+    return CliRunner().invoke(main, ["diff", str(folder / "old"), str(folder / "new"), *options])
+
+
+def test_as_many_failures_as_before_are_no_regression(tmp_path):
+    recorded(tmp_path / "old", failures=lambda e, level, _, k: half_of(e, level, k))
+    recorded(
+        tmp_path / "new", failures=lambda e, level, _, k: half_of(e, level, k), seed="again", latency=noisy(shift=1)
+    )
+    assert diffed(tmp_path, "--fail-on-regression").exit_code == 0
+    assert json.loads(diffed(tmp_path, "--format", "json").output)["failing"] == []
+
+
 @pytest.mark.parametrize("new", ["once", "other"])
 def test_a_gate_that_cannot_judge_does_not_open(call, new):
     output = call("runs/old", f"runs/{new}", "--fail-on-regression", code=1)

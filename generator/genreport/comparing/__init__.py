@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from genreport.comparing import environment, matching
+from genreport.comparing import environment, failing, matching
 from genreport.comparing.environment import Conditions, Difference, Place, sealed
 from genreport.comparing.families import COMPARED, EXACT, EXACT_OF_ENGINE, FAMILIES, figures_of
 from genreport.comparing.judging import Judging, Subject
@@ -51,7 +51,8 @@ class Family:
 class LevelPair:
     """A level in both rounds or in one: its state, what makes it different, and its figures.
 
-    `id` is the scope of its figures in the new round's ledger, `id.state` the code of its state.
+    `id` is the scope of its figures in the new round's ledger, `id.state` the code of its state. `fails_more`: a larger share
+    of its requests failed than before.
     """
 
     id: str
@@ -62,6 +63,7 @@ class LevelPair:
     cautions: tuple[Difference, ...] = ()
     figures: tuple[Compared, ...] = ()
     exact: tuple[Exact, ...] = ()
+    fails_more: bool = False
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,11 @@ class Comparison:
     @property
     def setting(self) -> tuple[Difference, ...]:
         return tuple(d for d in self.environment if d.topic == "machine" and d.blocks and not d.same)
+
+    @property
+    def failing(self) -> list[LevelPair]:
+        """Levels on which more requests fail than before; together they are `scope.failing.failed` of `.sent`."""
+        return [level for level in self.levels if level.fails_more]
 
     @property
     def figures(self) -> Iterator[Compared]:
@@ -157,6 +164,8 @@ class _Story:
         levels = [self._level(match) for match in matching.pair_levels(*self.sides, engines, setting)]
         levels = self._judged(levels)
         self._count(levels)
+        if more := [(level.id, level.new.id) for level in levels if level.fails_more]:
+            failing.total(self.comparer, more)
         exact = () if setting else tuple(e for pair in engines for e in self._exact_of_engine(pair))
         return Comparison(self.old, self.new, self.slug, self.same, tuple(found), tuple(engines), tuple(levels),
                           self.family, exact, self.comparer.borrow)  # fmt: skip
@@ -203,7 +212,8 @@ class _Story:
         for name in ("concurrency", "input", "output", "repeats", "failed"):
             self.comparer.borrow(f"{match.old.id}.{name}")
         completed = {"old": self.comparer.borrow(f"{match.old.id}.completed"), "new": f"{match.new.id}.completed"}
-        pair = LevelPair(id, match.state, match.old, match.new, match.because, match.cautions)
+        more = not match.because and failing.enter(self.comparer, id, match.old, match.new)
+        pair = LevelPair(id, match.state, match.old, match.new, match.because, match.cautions, fails_more=more)
         if not min(self.comparer.value(i) for i in completed.values()):
             self.comparer.code(f"{id}.state", "failed", formula=FAILED, **completed)
             return replace(pair, state="failed")

@@ -1,9 +1,9 @@
-"""What stops a pipeline: a regression in the chosen family, or a level that completes nothing any more."""
+"""What stops a pipeline: a regression in the chosen family, or a level on which more requests fail than before."""
 
 from __future__ import annotations
 
 from genreport.comparing import Comparison
-from genreport.diff.summary import change, figure, level, value
+from genreport.diff.summary import change, fails, figure, level, value
 from genreport.errors import RoundError
 from genreport.reports.against import ranked
 from genreport.words import say
@@ -15,6 +15,7 @@ def regressions(c: Comparison) -> list[str]:
     RoundError where no figure of the family was judged: a gate that cannot tell does not open.
     """
     broken = [f"{p.new.test}/{p.new.engine}/{p.new.name}: {say('diff.broken')}" for p in c.levels if _broken(c, p)]
+    broken += [fails(c, pair) for pair in c.failing if not _broken(c, pair)]
     rows = [row for row in ranked(c) if row.figure.verdict == "regressed"]
     found = [f"{level(row)}: {figure(row)} {change(value(c, f'{row.figure.scope}.ratio'))}" for row in rows]
     if not broken and not c.same and not any(compared.in_family for compared in c.figures):

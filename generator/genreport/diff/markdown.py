@@ -24,7 +24,7 @@ def lines(c: Comparison) -> Iterator[str]:
     yield f"### {say('diff.title', new=escaped(c.new.round.name), old=escaped(c.name))}"
     yield ""
     yield f"**{escaped(summary.sentence(c))}**"
-    yield from _listed(summary.largest(c))
+    yield from _listed([*summary.failures(c), *summary.largest(c)])
     yield from _listed(summary.hypotheses(c))
     yield from _counts(c)
     yield from _environment(c)

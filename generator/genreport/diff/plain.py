@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from typing import Any
 
-from genreport.comparing import Comparison
+from genreport.comparing import Comparison, LevelPair
 from genreport.diff import summary
 from genreport.reports.against import Row, case_of, ranked
 
@@ -29,6 +29,7 @@ def json_lines(c: Comparison) -> Iterator[str]:
         "hypotheses": list(summary.hypotheses(c)),
         "family": {"name": c.family.name, "figures": list(c.family.figures)},
         "counts": dict(summary.counts(c)),
+        "failing": [_failing(c, pair) for pair in c.failing],
         "environment": [_difference(d) for d in c.environment if not d.same],
         "engines": [{"old": pair.old, "new": pair.new, "how": pair.how} for pair in c.engines],
         "levels": [_level(pair) for pair in c.levels],
@@ -48,9 +49,22 @@ def _level(pair: Any) -> dict[str, Any]:
     return {side: view and view.id for side, view in sides.items()} | {"state": pair.state, "because": because}
 
 
+def _failing(c: Comparison, pair: LevelPair) -> dict[str, Any]:
+    """A level on which more requests fail than before."""
+    old, new = (f"other.{c.slug}.{pair.old.id}.failed", f"{pair.new.id}.failed")
+    sides = {"old": (old, f"{pair.id}.old_sent"), "new": (new, f"{pair.id}.sent")}
+    counted = {side: dict(zip(("failed", "sent"), (summary.value(c, id) for id in ids), strict=True))
+               for side, ids in sides.items()}  # fmt: skip
+    return {"test": pair.new.test, "engine": pair.new.engine, "level": pair.new.name} | counted
+
+
 def csv_lines(c: Comparison) -> Iterator[str]:
-    """A head, then a line a figure of a level, the most important first."""
+    """A head, then levels on which more requests fail, then a line a figure of a level, the most important first."""
     yield _joined(COLUMNS)
+    for pair in c.failing:
+        counts = [summary.value(c, id) for id in (f"other.{c.slug}.{pair.old.id}.failed", f"{pair.new.id}.failed")]
+        empty = [None] * len(NUMBERS)
+        yield _joined([pair.new.test, pair.new.engine, pair.new.name, "failed", "count", *counts, *empty, "regressed"])
     yield from (_joined(_row(c, row)) for row in ranked(c))
 
 

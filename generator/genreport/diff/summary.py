@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from genreport.comparing import Comparison, Difference
+from genreport.comparing import Comparison, Difference, LevelPair
 from genreport.comparing.hypotheses import judge
 from genreport.display import NARROW, shown
 from genreport.reports.against import Row, case_of, ranked, said_of
@@ -22,17 +22,40 @@ def sentence(c: Comparison) -> str:
         return say("diff.setting", what=", ".join(d.name for d in c.setting))
     if case != "changes":
         return say(f"diff.{case}")
-    return _changes([(s.engine, s.case) for s in said_of(c, ranked(c))])
+    return _changes([(s.engine, s.case) for s in said_of(c, ranked(c))], _failing(c))
 
 
-def _changes(cases: Sequence[tuple[str, str]]) -> str:
+def _changes(cases: Sequence[tuple[str, str]], failing: str) -> str:
     by_case = {case: [engine for engine, found in cases if found == case] for case in (*TOLD, *QUIET, "few", "apart")}
     told = ", ".join(say(f"diff.{case}", engines=_listed(by_case[case])) for case in TOLD if by_case[case])
     quiet = [engine for engine, case in cases if case in QUIET]
     parts = [told or say("diff.open" if by_case["open"] else "diff.steady")] if told or quiet else []
     parts += [say("diff.quiet", engines=_listed(quiet))] if told and quiet else []
     parts += [say("diff.few", engines=_listed(by_case["few"]))] if by_case["few"] else []
-    return "; ".join(parts or [say("diff.apart_all")]) + "."
+    parts = parts or [say("diff.apart_all")]
+    return "; ".join([*parts, failing] if failing else parts) + "."
+
+
+def _failing(c: Comparison) -> str:
+    """How many requests fail on the levels on which more of them do than before, or nothing."""
+    if not c.failing:
+        return ""
+    engines = dict.fromkeys(pair.new.engine for pair in c.failing)
+    failed, sent = (text(c, f"{c.scope}.failing.{name}") for name in ("failed", "sent"))
+    return say("diff.failing", failed=failed, sent=sent, engines=_listed(list(engines)))
+
+
+def failures(c: Comparison) -> Iterator[str]:
+    """The levels on which more requests fail than before, a line each."""
+    return (fails(c, pair) for pair in c.failing)
+
+
+def fails(c: Comparison, pair: LevelPair) -> str:
+    """How many of a level's requests failed, then and now."""
+    old, new = (f"other.{c.slug}.{pair.old.id}.failed", f"{pair.new.id}.failed")
+    sides = {"old": text(c, old), "old_sent": text(c, f"{pair.id}.old_sent"), "new": text(c, new),
+             "sent": text(c, f"{pair.id}.sent")}  # fmt: skip
+    return say("diff.fails", level=f"{pair.new.test}/{pair.new.engine}/{pair.new.name}", **sides)
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -25,6 +25,7 @@ def _lines(c: Comparison) -> Iterator[str]:
     yield f"{c.name} → {c.new.round.name}"
     yield ""
     yield summary.sentence(c)
+    yield from summary.failures(c)
     yield from summary.largest(c)
     yield from _environment(c)
     rows = [row for row in ranked(c) if row.figure.verdict != "outside"]

@@ -173,7 +173,7 @@ def case_of(c: Comparison) -> str:
         return "same"
     if c.setting:
         return "setting"
-    return "changes" if any(pair.state == "matched" for pair in c.levels) else "nothing"
+    return "changes" if c.failing or any(pair.state == "matched" for pair in c.levels) else "nothing"
 
 
 def said_of(c: Comparison, rows: Sequence[Row]) -> Iterator[Said]:
