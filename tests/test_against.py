@@ -114,6 +114,19 @@ def rows(text: str) -> list[dict[str, str]]:
 # ------------------------------------------------------------------------------------------- the sentence on top
 
 
+def test_open_loops_are_compared_from_due_and_only_where_requests_come_alike(compared):
+    def tests(to_rate: float) -> tuple[Test]:
+        ramp = Load("up", 4, requests=24, rate=5, process="ramp", to_rate=to_rate)
+        return (Test("arrivals", "open", (Load("q4", 4, requests=24, rate=4), ramp)),)
+
+    text = page(compared({"tests": tests(20)}, {"tests": tests(60), "latency": noisy(vllm=1.5, shift=2)}))
+    assert "TTFT p50 from due" in text
+    assert (
+        "arrivals vllm-bf16 up: not comparable with arrivals vllm-bf16 up, for rate 12.5 → 32.5; to_rate 20.0 → 60.0."
+        in text
+    )
+
+
 def test_requests_that_fail_now_stand_in_the_sentence_beside_what_became_faster(compared):
     def half(engine, level, repeat, index):
         return Failure(kind="http", status=500) if (level, index % 2) == ("c4", 1) else None

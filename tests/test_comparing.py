@@ -207,6 +207,43 @@ def test_a_level_of_another_shape_stands_beside_the_old_one_without_a_verdict(ro
     recomputes(found)
 
 
+def an_open_loop(**load) -> Test:
+    """One level at a rate of 4; `load` is what it has of its own."""
+    return Test("arrivals", "open", (Load("q4", 4, requests=24, **({"rate": 4} | load)),))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ({}, {"process": "poisson"}, {"process", "burstiness"}),
+        ({"process": "gamma", "burstiness": 0.5}, {"process": "gamma", "burstiness": 2}, {"burstiness"}),
+        ({"process": "ramp", "to_rate": 20}, {"process": "ramp", "to_rate": 60}, {"rate", "to_rate"}),
+        ({"process": "burst", "size": 8}, {"process": "burst", "size": 4}, {"size", "every_s"}),
+        ({}, {"max_in_flight": 2}, {"max_in_flight"}),
+        ({}, {"rate": 5}, {"rate"}),
+    ],
+)
+def test_requests_that_come_otherwise_make_another_level(rounds, before, after, said):
+    found = rounds(old={"tests": (an_open_loop(**before),)}, new={"tests": (an_open_loop(**after),)})
+    (level,) = found.levels
+    assert level.state == "different"
+    assert {d.name for d in level.because} == said
+    assert {c.verdict for c in found.figures} == {"not_comparable"}
+    recomputes(found)
+
+
+def test_an_open_loop_is_judged_from_when_requests_were_due(rounds):
+    slos = [{"id": "fast", "figure": "ttft", "percentile": "p99", "below_ms": 900}]
+    facts = {"tests": (an_open_loop(),), "slos": slos}
+    found = rounds(old=facts, new=facts | {"latency": noisy(factor=SLOW, shift=2)})
+    judged = {c.figure: c.verdict for c in found.figures}
+    assert judged.keys() & {"ttft.p50", "ttft.p99", "e2el.p50", "e2el.p99", "goodput"} == set()
+    assert judged["due_ttft.p50"] == judged["due_e2el.p50"] == "regressed"
+    assert {"due_ttft.p99", "due_e2el.p99", "due_goodput", "itl.p50"} <= judged.keys()
+    assert next(c.second_opinion for c in found.figures if c.figure == "due_ttft.p50") == "agrees"
+    recomputes(found)
+
+
 def test_levels_of_one_round_only_are_new_or_gone(rounds):
     found = rounds(old={"tests": (sweep(1, 2, requests=8),)}, new={"tests": (sweep(1, 4, requests=8),)})
     assert [level.state for level in found.levels] == ["matched", "new", "gone"]

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
 TERMS = {
     "p50", "p90", "p95", "p99", "p99.9", "p99.99", "E2EL", "01", "02", "03", "04", "05", "06", "07", "08", "09", "95 %", "R²",
 }  # fmt: skip
+# of a level's facts, what describes its load
+LOADS = ("shape", "concurrency", "arrivals", "conversations", "requests", "warmup", "duration_s")
 _AROUND = "()[]{}<>,;:.\"'"
 
 
@@ -37,8 +40,18 @@ def vocabulary(raw: Path) -> str:
     files = [*heads, *sorted(raw.glob("launches/*/*/launch.json")), *sorted(raw.glob("models/*.json"))]
     texts = [path.read_text("utf-8", "replace") for path in files if path.is_file()]
     names = [path.relative_to(raw).as_posix() for path in raw.rglob("*") if path.is_file()]
-    text = "\n".join([raw.parent.name, *texts, *names, *_dates(raw / "round.json")])
+    text = "\n".join([raw.parent.name, *texts, *names, *_dates(raw / "round.json"), *_loads(raw)])
     return text + "\n" + json.dumps(text)  # as escaped in JSON too
+
+
+def _loads(raw: Path) -> Iterator[str]:
+    """What each level was: a plan need not spell it, as the mean rate of a ramp, or how many requests a time held."""
+    for path in raw.glob("levels/*/*/*/*/facts.json"):
+        try:
+            facts = json.loads(path.read_bytes())
+            yield json.dumps([facts.get(name) for name in LOADS])
+        except (OSError, ValueError, AttributeError, RecursionError):
+            continue
 
 
 def _dates(head: Path) -> list[str]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from genreport.comparing import environment, failing, matching
 from genreport.comparing.environment import Conditions, Difference, Place, sealed
-from genreport.comparing.families import COMPARED, EXACT, EXACT_OF_ENGINE, FAMILIES, figures_of
+from genreport.comparing.families import COMPARED, EXACT, EXACT_OF_ENGINE, FAMILIES, FROM_SENDING, figures_of
 from genreport.comparing.judging import Judging, Subject
 from genreport.comparing.matching import EnginePair, Match
 from genreport.comparing.noise import Noise
@@ -223,7 +223,8 @@ class _Story:
 
     def _figures_of(self, match: Match) -> Iterator[str]:
         """Figures that at least one round has a value of."""
-        for figure in COMPARED:
+        left_out = FROM_SENDING if match.new.open_loop else ()
+        for figure in (figure for figure in COMPARED if figure not in left_out):
             known = [side.get(f"{v.id}.{figure}") for side, v in
                      ((self.old.ledger, match.old), (self.new.ledger, match.new))]  # fmt: skip
             if all(q is not None for q in known) and not all(q.missing for q in known):
@@ -267,7 +268,7 @@ class _Story:
     def _comparable(self, level: LevelPair, c: Compared) -> bool:
         """Goodput counts what meets the limits: with other limits it is another figure."""
         return level.state == "matched" and not (
-            c.figure == "goodput" and self._limits(self.old) != self._limits(self.new)
+            c.figure in ("goodput", "due_goodput") and self._limits(self.old) != self._limits(self.new)
         )
 
     @staticmethod

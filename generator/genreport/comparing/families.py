@@ -9,19 +9,26 @@ COMPARED: dict[str, str] = {
     "output_throughput": "higher",
     "request_throughput": "higher",
     "goodput": "higher",
+    "due_goodput": "higher",
     "ttft.p50": "lower",
     "ttft.p99": "lower",
+    "due_ttft.p50": "lower",
+    "due_ttft.p99": "lower",
     "tpot.p50": "lower",
     "itl.p50": "lower",
     "itl.p99": "lower",
     "e2el.p50": "lower",
     "e2el.p99": "lower",
+    "due_e2el.p50": "lower",
+    "due_e2el.p99": "lower",
 }
+# an open loop is judged from when a request was due: from sending, what waits at the client would not count
+FROM_SENDING = tuple(figure for figure in COMPARED if f"due_{figure}" in COMPARED)
 LATENCIES = tuple(figure for figure in COMPARED if "." in figure)
 # a family holds the figures whose verdicts are corrected together; what is outside it gets none
 FAMILIES: dict[str, tuple[str, ...]] = {
     "all": tuple(COMPARED),
-    "main": ("output_throughput", "ttft.p50", "ttft.p99", "itl.p50", "itl.p99"),
+    "main": ("output_throughput", "ttft.p50", "ttft.p99", "due_ttft.p50", "due_ttft.p99", "itl.p50", "itl.p99"),
     "throughput": ("output_throughput",),
     "latency": LATENCIES,
 }

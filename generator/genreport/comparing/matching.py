@@ -14,6 +14,9 @@ DEFINITION = {
     "input": "/shape/input", "output": "/shape/output", "concurrency": "/concurrency", "turns": "/conversations/turns",
     "prefix": "/conversations/prefix", "think_s": "/conversations/think_s", "chat": "/chat", "prompts": "/prompts/sha256",
 }  # fmt: skip
+# of an open loop, how its requests come
+ARRIVALS = ("process", "rate", "burstiness", "from_rate", "to_rate", "size", "every_s", "speed", "max_in_flight")
+DEFINITION |= {name: f"/arrivals/{name}" for name in ARRIVALS}
 # what does not define it, but weighs the filling and draining of a level differently
 CAUTIONS = {"requests": "/requests", "warmup": "/warmup"}
 
@@ -157,7 +160,14 @@ def _only(rule, level: LevelView, among: Sequence[LevelView]) -> LevelView | Non
 
 
 def _load(level: LevelView) -> tuple:
-    return level.kind, level.input, level.output, level.concurrency
+    arrivals = level.repeats[0].facts.arrivals
+    return (
+        level.kind,
+        level.input,
+        level.output,
+        level.concurrency,
+        *(getattr(arrivals, name, None) for name in ARRIVALS),
+    )
 
 
 def _same_place(a: LevelView, b: LevelView) -> bool:

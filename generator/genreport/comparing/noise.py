@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from genreport.comparing.environment import seal_of, sealed
-from genreport.comparing.families import COMPARED
+from genreport.comparing.families import COMPARED, FROM_SENDING
 from genreport.errors import OptionError
 from genreport.figures import Figures, compute
 from genreport.figures.statistics import geometric_ratio, noise_floor
@@ -92,7 +92,7 @@ def _differences(a: Figures, b: Figures, figure: str) -> Iterator[float]:
     """Log ratios of the geometric means of the repeats of each common level."""
     for level in (v for test in a.tests for engine in test.engines for v in test.levels_of(engine)):
         other = next((v for test in b.tests for v in test.levels_of(level.engine) if v.id == level.id), None)
-        if other is None:
+        if other is None or (level.open_loop and figure in FROM_SENDING):
             continue
         sides = [_repeats(side, ids) for side, ids in ((a, level.ids(figure)), (b, other.ids(figure)))]
         if all(sides) and min(map(min, sides)) > 0:

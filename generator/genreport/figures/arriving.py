@@ -153,6 +153,8 @@ def _goodput(book: Book, level: LevelView) -> None:
         return
     for scope, _, rows in level.each():
         throughput.good(book, f"{scope}.due_good_requests", rows.measured, wanted, LIMITED)
+        book.derive(f"{scope}.due_goodput", "req/s", "good / window", lambda good, window: good / window,
+                    good=f"{scope}.due_good_requests", window=f"{scope}.window_s", n=len(rows.measured))  # fmt: skip
     scopes = [
         s for s, _, _ in level.each() if None not in (book.value(f"{s}.due_good_requests"), book.value(f"{s}.window_s"))
     ]

@@ -37,6 +37,11 @@ class LevelView:
     repeats: tuple[Level, ...]
     tables: tuple[Table, ...] = field(default=(), repr=False)
 
+    @property
+    def open_loop(self) -> bool:
+        """Whether requests come when they are due, however many are under way."""
+        return self.concurrency is None
+
     @cached_property
     def measured(self) -> Table:
         """Completed requests of all repeats."""

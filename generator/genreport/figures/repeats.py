@@ -23,6 +23,8 @@ STATISTICS: dict[str, tuple[str, ...]] = {
     "itl": ("p50", "p99"),
     "e2el": ("p50", "p99"),
 }
+# of an open loop also from when a request was due
+FROM_DUE: dict[str, tuple[str, ...]] = {"due_ttft": ("p50", "p99"), "due_e2el": ("p50", "p99")}
 # those of one value a request are resampled as well, when rounds are compared
 RESAMPLED = ("ttft", "tpot", "e2el")
 RESAMPLES, SEED = 200, 20261130
@@ -30,13 +32,16 @@ RESAMPLES, SEED = 200, 20261130
 
 def enter(book: Book, level: LevelView, wanted: Mapping[str, Sequence[str]], *, resampled: bool) -> None:
     """Rates and percentiles of each repeat, by latency; `resampled`: also the level's errors by a two-level bootstrap."""
+    from_due = FROM_DUE if level.open_loop else {}
     for scope, _, rows in level.each():
         _rates(book, scope, rows.measured)
         for figure, statistics in wanted.items():
             latency.of_figure(book, f"{scope}.{figure}", figure, statistics, rows.measured)
+        for figure, statistics in from_due.items():
+            latency.of_column(book, f"{scope}.{figure}", f"{figure}_s", statistics, rows.measured)
     if resampled:
-        for figure in RESAMPLED:
-            for statistic in STATISTICS[figure]:
+        for figure in (*RESAMPLED, *from_due):
+            for statistic in (STATISTICS | FROM_DUE)[figure]:
                 _error(book, level, figure, statistic)
 
 
@@ -60,7 +65,7 @@ def _rates(book: Book, scope: str, kept: Table) -> None:
 
 def _error(book: Book, level: LevelView, figure: str, statistic: str) -> None:
     """Standard error of the mean log percentile, requests resampled inside resampled repeats."""
-    id, column, q = f"{level.id}.{figure}.{statistic}.boot_error", latency.STATISTICS[figure][0], float(statistic[1:])
+    id, column, q = f"{level.id}.{figure}.{statistic}.boot_error", f"{figure}_s", float(statistic[1:])
     formula = f"bootstrap_error({column}, repeats, {q:g}, {RESAMPLES}, {SEED})"
     scopes = [scope for scope, _, rows in level.each() if len(rows.measured)]
     repeats = [rows.measured for _, _, rows in level.each() if len(rows.measured)]
