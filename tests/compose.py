@@ -61,6 +61,7 @@ class Engine:
     weights: str | None = None  # whose hash its files have, its own id's by default
     version: str = "0.0"
     variant_of: str | None = None
+    model: str = "composed"  # the name that it is served by
 
     def latency(self, concurrency: int) -> tuple[float, float]:
         grown = concurrency - 1
@@ -267,7 +268,7 @@ def _launch(writer: RoundWriter, engine: Engine, place: int, logs: bool, models:
     start_log = None if not logs else LLAMA_LOG if engine.kind == "llamacpp" else VLLM_LOG
     start_log = "composed: ready\n" if start_log and engine.kind in OTHERS else start_log
     facts = LaunchFacts(
-        engine=engine.id, kind=engine.kind, model="composed", precision=engine.precision, baseline=engine.baseline,
+        engine=engine.id, kind=engine.kind, model=engine.model, precision=engine.precision, baseline=engine.baseline,
         command=["serve", engine.id, *engine.flags], flags=["--composed"], url="http://127.0.0.1:9",
         version=engine.version,
         model_facts=writer.model(_model(engine)) if models else None,

@@ -322,6 +322,19 @@ def test_other_weights_are_another_model(rounds):
     assert [d.topic for d in found.engines[0].blocks] == ["model"]
 
 
+def test_without_hashes_another_name_is_another_model(rounds):
+    named = replace(ENGINE, model="another-32B")
+    found = rounds(old={"models": False}, new={"models": False, "engines": (named,)})
+    assert {level.state for level in found.levels} == {"different"}
+    said = [(d.topic, d.name, d.old, d.new) for d in found.levels[0].because]
+    assert said == [("model", "served model", "composed", "another-32B")]
+
+
+def test_with_equal_hashes_another_name_is_none(rounds):
+    found = rounds(new={"engines": (replace(ENGINE, model="alias"),)})
+    assert {level.state for level in found.levels} == {"matched"}
+
+
 def test_a_precision_that_changed_is_named(rounds):
     found = rounds(new={"engines": (replace(ENGINE, precision="fp8"),)})
     assert [(d.name, d.old, d.new) for d in found.levels[0].because] == [("precision", "bf16", "fp8")]

@@ -240,7 +240,13 @@ def of_engine(old: Conditions, new: Conditions, before: EngineView, after: Engin
     for topic, read, blocks in topics:
         was, now = (read(conditions, start) for conditions, start in sides)
         found += compared(topic, was, now, scope=after.id, blocks=blocks)
-    return found
+    hashed = all(conditions.model_of(start) for conditions, start in sides)
+    return found if hashed else [_by_name(d) for d in found]
+
+
+def _by_name(d: Difference) -> Difference:
+    """Without hashes of its files, only the name that a model is served by can tell it from another."""
+    return replace(d, topic="model", blocks=True) if (d.topic, d.name) == ("engine", "served model") else d
 
 
 def of_plan(old: Conditions, new: Conditions) -> list[Difference]:
