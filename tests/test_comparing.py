@@ -112,6 +112,24 @@ def test_no_verdict_rests_on_fewer_than_three_repeats(rounds, repeats):
     recomputes(found)
 
 
+def test_the_two_values_of_a_change_are_the_means_of_which_it_is_the_ratio(rounds):
+    """One repeat of three is an outlier: pooled over requests it decides the p99, as one mean of three it does not."""
+
+    def latency(engine: str, c: int, repeat: int) -> tuple[float, float]:
+        return (0.5, 0.02) if repeat == 1 else (0.05, 0.02)
+
+    found = rounds(new={"latency": latency})
+    c = next(c for c in found.figures if c.figure == "ttft.p99")
+    assert value(found, c.now) / value(found, c.then) == pytest.approx(value(found, f"{c.scope}.ratio"))
+    assert value(found, c.now) < value(found, c.new_id) / 2
+    recomputes(found)
+
+
+def test_a_level_without_means_shows_its_own_figures(rounds):
+    found = rounds(new={"machine": {"cpu": "Another CPU"}})
+    assert {(c.then, c.now) for c in found.figures} == {(c.old_id, c.new_id) for c in found.figures}
+
+
 def test_what_is_outside_the_family_has_an_interval_and_no_verdict(rounds):
     found = rounds(new={"latency": noisy(factor=SLOW, shift=2)}, family="throughput")
     assert set(verdicts(found, "output_throughput").values()) == {"regressed"}

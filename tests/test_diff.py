@@ -97,6 +97,12 @@ def test_json_and_csv_hold_the_same_unrounded_figures(call):
     assert found["case"] == "changes"
 
 
+def test_then_now_and_change_agree_in_every_row(call):
+    rows = list(csv.DictReader(call("runs/old", "runs/slow", "--format", "csv").splitlines()))
+    for row in rows:
+        assert float(row["new"]) / float(row["old"]) == pytest.approx(float(row["ratio"]))
+
+
 def test_every_figure_of_the_table_stands_in_the_csv(call):
     rows = list(csv.DictReader(call("runs/old", "runs/slow", "--format", "csv").splitlines()))
     regressed = sum(row["verdict"] == "regressed" for row in rows)

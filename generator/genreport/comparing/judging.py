@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from genreport.comparing.verdicts import Compared, Comparer, interval, measure
 from genreport.figures.statistics import FEWEST
@@ -32,6 +32,7 @@ class Judging:
 
     def judged(self, subjects: Sequence[Subject]) -> dict[str, Compared]:
         """Every subject with its verdict, by scope."""
+        subjects = [self._with_means(subject) for subject in subjects]
         measured = [subject for subject in subjects if self._measured(subject)]
         inside = [subject.scope for subject in measured if subject.compared.figure in self.family]
         if inside:
@@ -43,6 +44,11 @@ class Judging:
             for s in subjects
         ]
         return {compared.scope: compared for compared in found}
+
+    def _with_means(self, subject: Subject) -> Subject:
+        if not (subject.old and subject.new):
+            return subject
+        return replace(subject, compared=self.comparer.means(subject.compared, subject.old, subject.new))
 
     def _measured(self, subject: Subject) -> bool:
         """Whether both rounds have repeats enough, of positive values that are not all equal."""

@@ -24,6 +24,7 @@ STATES = {0: "matched", 4: "different", 5: "new", 6: "gone", 7: "failed"}
 CODE = {word: code for codes in (VERDICTS, STATES) for code, word in codes.items()}
 MARGIN = 0.02
 
+MEAN = "exp(mean(log(repeats)))"
 RATIO = "exp(mean(log(new)) - mean(log(old)))"
 ERROR = "sqrt(variance(log(old)) / count(old) + variance(log(new)) / count(new))"
 FREEDOM = (
@@ -76,6 +77,7 @@ def decide(better: str, ratio: float, low: float, high: float, q: float, margin:
 class Compared:
     """One figure of one level in both rounds; its numbers stand below `scope` in the new round's ledger.
 
+    `means`: the geometric means of the repeats are known; the ratio is theirs, otherwise that of the level's own figures.
     `verdict`: improved, regressed, equivalent, inconclusive, too_few, not_comparable, equal (the same round twice) or
     outside (of the family); `second_opinion`: whether the bootstrap agrees, disagrees or there is `none`.
     """
@@ -87,6 +89,17 @@ class Compared:
     better: str
     verdict: str = ""
     second_opinion: str = "none"
+    means: bool = False
+
+    @property
+    def then(self) -> str:
+        """Id of the earlier one of the two values that the ratio is of."""
+        return f"{self.scope}.then" if self.means else self.old_id
+
+    @property
+    def now(self) -> str:
+        """Id of the later one."""
+        return f"{self.scope}.now" if self.means else self.new_id
 
     @property
     def in_family(self) -> bool:
@@ -140,6 +153,14 @@ class Comparer:
             self.book.derive(f"{compared.scope}.{name}", "ratio", formula,
                              lambda ratio, old, new, sign=sign: ratio * np.exp(sign * BOOT_Z * np.hypot(old, new)),
                              ratio=f"{compared.scope}.ratio", old=old, new=new)  # fmt: skip
+
+    def means(self, compared: Compared, old: Sequence[str], new: Sequence[str]) -> Compared:
+        """The geometric mean of the repeats of either side, which the ratio is of."""
+        unit = self.book[compared.new_id].unit
+        for name, repeats in (("then", old), ("now", new)):
+            self.book.derive(f"{compared.scope}.{name}", unit, MEAN, _mean, n=len(repeats), repeats=repeats)
+        known = self.book.observed(f"{compared.scope}.{name}" for name in ("then", "now"))
+        return replace(compared, means=len(known) == 2)
 
     # ------------------------------------------------------------------------------------------- the family
 
@@ -296,6 +317,12 @@ def _positive(function):
         return function(old, new)
 
     return guarded
+
+
+def _mean(repeats: np.ndarray) -> float:
+    if repeats.min() <= 0:
+        raise Absent(say("against.not_positive"))
+    return float(np.exp(np.mean(np.log(repeats))))
 
 
 def _spread(function):

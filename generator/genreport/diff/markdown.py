@@ -93,7 +93,7 @@ def _cells(c: Comparison, row: Row) -> Iterator[str]:
     figure = row.figure
     yield escaped(summary.level(row))
     yield summary.figure(row)
-    yield from (summary.text(c, id) for id in (figure.old_id, figure.new_id))
+    yield from (summary.text(c, id) for id in (figure.then, figure.now))
     yield summary.change(summary.value(c, f"{figure.scope}.ratio"))
     yield summary.interval(c, row)
     yield summary.visible(c, row)

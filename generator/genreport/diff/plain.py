@@ -71,7 +71,7 @@ def csv_lines(c: Comparison) -> Iterator[str]:
 def _row(c: Comparison, row: Row) -> list[Any]:
     figure, ledger = row.figure, c.new.ledger
     numbers = [summary.value(c, f"{figure.scope}.{name}") for name in NUMBERS]
-    sides = [summary.value(c, id) for id in (figure.old_id, figure.new_id)]
+    sides = [summary.value(c, id) for id in (figure.then, figure.now)]
     return [row.test, row.engine, row.name, figure.figure, ledger[figure.new_id].unit, *sides, *numbers, figure.verdict]
 
 

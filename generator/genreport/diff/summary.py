@@ -67,8 +67,8 @@ def largest(c: Comparison) -> Iterator[str]:
     for engine in said_of(c, ranked(c)) if case_of(c) == "changes" else ():
         for key, row in (("most_improved", engine.best), ("most_regressed", engine.worst)):
             if row is not None:
-                yield say(f"diff.{key}", figure=figure(row), level=level(row), old=text(c, row.figure.old_id),
-                          new=text(c, row.figure.new_id), change=change(value(c, f"{row.figure.scope}.ratio")))  # fmt: skip
+                yield say(f"diff.{key}", figure=figure(row), level=level(row), old=text(c, row.figure.then),
+                          new=text(c, row.figure.now), change=change(value(c, f"{row.figure.scope}.ratio")))  # fmt: skip
 
 
 def hypotheses(c: Comparison) -> Iterator[str]:

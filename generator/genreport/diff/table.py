@@ -88,7 +88,7 @@ def _in_plan_order(c: Comparison, rows: Sequence[Row]) -> list[Row]:
 def _cells(c: Comparison, row: Row) -> Cells:
     figure = row.figure
     return (
-        f"{row.test}/{row.engine}", row.name, summary.text(c, figure.old_id), summary.text(c, figure.new_id),
+        f"{row.test}/{row.engine}", row.name, summary.text(c, figure.then), summary.text(c, figure.now),
         summary.change(summary.value(c, f"{figure.scope}.ratio")), summary.interval(c, row), summary.visible(c, row),
         summary.verdict(figure.verdict),
     )  # fmt: skip
@@ -106,3 +106,4 @@ def _end(c: Comparison) -> Iterator[str]:
         size = summary.value(c, f"{c.scope}.family.size")
         corrected = say("diff.family", family=c.family.name, size=f"{size:,.0f}") if size else say("diff.no_family")
         yield f"{corrected}: {counted}"
+        yield say("diff.means")

@@ -141,19 +141,8 @@ def borrow(history: History) -> None:
                 history.id(point.entry, f"{row.figure.scope}.verdict")
     for found in history.changed():
         for row in found.rows:
-            for id in (
-                *(f"{row.figure.scope}.{name}" for name in ("verdict", "ratio", "low", "high")),
-                row.figure.new_id,
-            ):
-                history.id(found.entry, id)
-            history.id(
-                _entry_of(history, found.comparison), row.figure.old_id.removeprefix(f"other.{found.comparison.slug}.")
-            )
-
-
-def _entry_of(history: History, c: Comparison) -> Entry:
-    """The round that a comparison looks back to."""
-    return next((e for e in history.entries if e.figures is c.old), Entry(c.old))
+            for name in ("verdict", "ratio", "low", "high", "then", "now"):
+                history.id(found.entry, f"{row.figure.scope}.{name}")
 
 
 def _verdicts(point: Point) -> Iterator[Row]:
@@ -172,7 +161,6 @@ def page(history: History) -> Page:
         "parted": _parted(history),
         "changes": history.changed(),
         "changed_engines": list(dict.fromkeys(row.engine for found in history.changed()[:1] for row in found.rows)),
-        "entry_of": lambda c: _entry_of(history, c),
         "loads": [(_load(history, load), _newest_first(history.at(load)), load) for load in history.loads()],
         "verdict_of": {(p.entry.name, p.level.id, row.figure.figure): row for load in history.loads()
                        for p in history.at(load) for row in _verdicts(p)},
