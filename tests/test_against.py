@@ -19,6 +19,7 @@ from genreport.audit.pages import read_page
 from genreport.comparing import Comparison, compare, opened
 from genreport.comparing.environment import seal_of
 from genreport.comparing.hypotheses import judge
+from genreport.diff import lines
 from genreport.figures import compute
 from genreport.pages import shared_context, write
 from genreport.publish import _recomputed
@@ -125,6 +126,18 @@ def test_open_loops_are_compared_from_due_and_only_where_requests_come_alike(com
         "arrivals vllm-bf16 up: not comparable with arrivals vllm-bf16 up, for rate 12.5 → 32.5; to_rate 20.0 → 60.0."
         in text
     )
+
+
+def test_a_flag_of_one_round_alone_is_a_caution_beside_its_rows(compared):
+    c = compared(new={"prefix_hits": 0.6, "latency": noisy(shift=1)})
+    text = page(c)
+    assert (
+        "concurrency vllm-bf16 c4: prefix cache hits in new alone; its TTFT is not compared, for a prefix cache" in text
+    )
+    assert 'title="compared, with a caution">!</span>' in markdown(c)["against-old/index.md"]
+    for format in ("text", "md"):
+        said = "\n".join(lines(c, format))
+        assert "caution: concurrency/vllm-bf16/c4: prefix cache hits in new alone" in said
 
 
 def test_requests_that_fail_now_stand_in_the_sentence_beside_what_became_faster(compared):

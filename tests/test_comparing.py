@@ -282,6 +282,26 @@ def test_more_requests_a_repeat_are_a_caution_and_no_obstacle(rounds):
     assert [(d.name, d.old, d.new) for d in found.levels[0].cautions] == [("requests", "8", "12")]
 
 
+def test_a_wait_that_a_cache_shortened_is_not_compared_and_what_is_flagged_once_is_a_caution(rounds):
+    found = rounds(new={"prefix_hits": 0.6, "latency": noisy(shift=1)})
+    assert set(verdicts(found, "ttft.p50").values()) == set(verdicts(found, "ttft.p99").values()) == {"not_comparable"}
+    assert "not_comparable" not in verdicts(found, "itl.p50").values()
+    assert {(f.kind, f.new) for level in found.levels for f in level.flagged} == {("prefix_cache", True)}
+    recomputes(found)
+
+
+def test_a_wait_is_not_compared_where_both_are_flagged_and_one_cache_held_more(rounds):
+    found = rounds(old={"prefix_hits": 0.3}, new={"prefix_hits": 0.6, "latency": noisy(shift=1)})
+    assert set(verdicts(found, "ttft.p50").values()) == {"not_comparable"}
+    assert all(level.doubted and not level.flagged for level in found.levels)
+
+
+def test_a_wait_is_compared_where_the_cache_held_as_much_before(rounds):
+    found = rounds(old={"prefix_hits": 0.6}, new={"prefix_hits": 0.6, "latency": noisy(factor=SLOW, shift=1)})
+    assert set(verdicts(found, "ttft.p50").values()) == {"regressed"}
+    assert not any(level.flagged for level in found.levels)
+
+
 def test_a_level_at_which_nothing_completed_failed(rounds):
     def broken(engine, level, repeat, index):
         return Failure(kind="http", status=500) if level == "c4" else None

@@ -13,17 +13,20 @@ from genreport.comparing import environment, failing, matching
 from genreport.comparing.environment import Conditions, Difference, Place, sealed
 from genreport.comparing.families import COMPARED, EXACT, EXACT_OF_ENGINE, FAMILIES, FROM_SENDING, figures_of
 from genreport.comparing.judging import Judging, Subject
-from genreport.comparing.matching import EnginePair, Match
+from genreport.comparing.matching import EnginePair, Flagged, Match, flags_of
 from genreport.comparing.noise import Noise
 from genreport.comparing.verdicts import CODE, FAILED, STATES, VERDICTS, Compared, Comparer, Exact, pointed, pointer_to
 from genreport.figures import Figures, LevelView, compute, planned
 from genreport.figures.book import Book
+from genreport.figures.flags import PREFIX_HITS
 
 __all__ = [
     "FAMILIES", "STATES", "VERDICTS", "Compared", "Comparison", "Difference", "EnginePair", "Exact", "Family", "LevelPair",
     "Noise", "Place", "compare", "opened", "sealed",
 ]  # fmt: skip
 
+# what a prefix cache shortens
+WAITS = ("ttft.p50", "ttft.p99", "due_ttft.p50", "due_ttft.p99")
 # what a reader wants to see first: changes, then what could not be told, then the rest
 IMPORTANCE = (
     "regressed",
@@ -52,7 +55,7 @@ class LevelPair:
     """A level in both rounds or in one: its state, what makes it different, and its figures.
 
     `id` is the scope of its figures in the new round's ledger, `id.state` the code of its state. `fails_more`: a larger share
-    of its requests failed than before.
+    of its requests failed than before. `cached`: a prefix cache answered another share of its prompts.
     """
 
     id: str
@@ -61,9 +64,16 @@ class LevelPair:
     new: LevelView | None
     because: tuple[Difference, ...] = ()
     cautions: tuple[Difference, ...] = ()
+    flagged: tuple[Flagged, ...] = ()
     figures: tuple[Compared, ...] = ()
     exact: tuple[Exact, ...] = ()
     fails_more: bool = False
+    cached: bool = False
+
+    @property
+    def doubted(self) -> bool:
+        """Whether there is something to know beside a comparison of the two."""
+        return self.state == "matched" and bool(self.cautions or self.flagged or self.cached)
 
 
 @dataclass(frozen=True)
@@ -209,11 +219,13 @@ class _Story:
     def _both(self, match: Match) -> LevelPair:
         """A level that both rounds have: comparable, different, or failed in one of them."""
         id = f"{self.comparer.scope}.{match.new.id}"
-        for name in ("concurrency", "input", "output", "repeats", "failed"):
+        for name in ("concurrency", "input", "output", "repeats", "failed", "prefix_hit_share"):
             self.comparer.borrow(f"{match.old.id}.{name}")
         completed = {"old": self.comparer.borrow(f"{match.old.id}.completed"), "new": f"{match.new.id}.completed"}
         more = not match.because and failing.enter(self.comparer, id, match.old, match.new)
-        pair = LevelPair(id, match.state, match.old, match.new, match.because, match.cautions, fails_more=more)
+        cached = self._cached(match)
+        pair = LevelPair(id, match.state, match.old, match.new, match.because, match.cautions, match.flagged,
+                         fails_more=more, cached=cached)  # fmt: skip
         if not min(self.comparer.value(i) for i in completed.values()):
             self.comparer.code(f"{id}.state", "failed", formula=FAILED, **completed)
             return replace(pair, state="failed")
@@ -266,10 +278,19 @@ class _Story:
         return [replace(level, figures=tuple(found[c.scope] for c in level.figures)) for level in levels]
 
     def _comparable(self, level: LevelPair, c: Compared) -> bool:
-        """Goodput counts what meets the limits: with other limits it is another figure."""
-        return level.state == "matched" and not (
-            c.figure in ("goodput", "due_goodput") and self._limits(self.old) != self._limits(self.new)
-        )
+        """Goodput counts what meets the limits, a wait what a cache did not spare: with others it is another figure."""
+        if c.figure in ("goodput", "due_goodput") and self._limits(self.old) != self._limits(self.new):
+            return False
+        return level.state == "matched" and not (c.figure in WAITS and level.cached)
+
+    def _cached(self, match: Match) -> bool:
+        """Whether a prefix cache answered another share of the prompts than before, or nobody knows which."""
+        sides = ((self.old, match.old), (self.new, match.new))
+        if not any("prefix_cache" in flags_of(figures, view) for figures, view in sides):
+            return False
+        shares = [figures.ledger.get(f"{view.id}.prefix_hit_share") for figures, view in sides]
+        old, new = (None if share is None else share.value for share in shares)
+        return old is None or new is None or abs(new - old) > PREFIX_HITS
 
     @staticmethod
     def _limits(side: Figures) -> list[dict]:

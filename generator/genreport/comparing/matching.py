@@ -40,10 +40,18 @@ class EnginePair:
 
 
 @dataclass(frozen=True)
+class Flagged:
+    """A warning that a level has in one of two rounds: its kind (see `figures.flags`), and whether it is the `new` one."""
+
+    kind: str
+    new: bool
+
+
+@dataclass(frozen=True)
 class Match:
     """A level in both rounds, or in one. `state`: matched, different, new, gone or failed.
 
-    `because`: what makes it different; `cautions`: what is worth knowing beside a comparison.
+    `because`: what makes it different; `cautions` and `flagged`: what is worth knowing beside a comparison.
     """
 
     state: str
@@ -51,6 +59,7 @@ class Match:
     new: LevelView | None
     because: tuple[Difference, ...] = ()
     cautions: tuple[Difference, ...] = field(default=())
+    flagged: tuple[Flagged, ...] = ()
 
 
 def pair_engines(old: Conditions, new: Conditions, names: Mapping[str, str]) -> list[EnginePair]:
@@ -192,4 +201,14 @@ def _match(
         for names, blocks in ((DEFINITION, True), (CAUTIONS, False))
     )  # fmt: skip
     because = (*setting, *pair.blocks, *definition)
-    return Match("different" if because else "matched", a, b, because, tuple(cautions))
+    flagged = _flagged(flags_of(old.figures, a), flags_of(new.figures, b))
+    return Match("different" if because else "matched", a, b, because, tuple(cautions), flagged)
+
+
+def flags_of(figures: Figures, level: LevelView) -> list[str]:
+    """Kinds of the warnings of a level, each once."""
+    return list(dict.fromkeys(flag.kind for flag in figures.flags if flag.scope == level.id))
+
+
+def _flagged(old: Sequence[str], new: Sequence[str]) -> tuple[Flagged, ...]:
+    return tuple(Flagged(kind, kind in new) for kind in dict.fromkeys([*new, *old]) if (kind in new) != (kind in old))

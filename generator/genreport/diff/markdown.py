@@ -32,7 +32,7 @@ def lines(c: Comparison) -> Iterator[str]:
     yield from _table(c, others, say("diff.others"), folded=True)
     if left := len(rows) - len(changed) - len(others):
         yield from ("", say("diff.more", count=f"{left:,}"))
-    yield from _listed(summary.apart(c))
+    yield from _listed([*summary.apart(c), *summary.cautions(c)])
 
 
 def _listed(found: Iterable[str]) -> Iterator[str]:

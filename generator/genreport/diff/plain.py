@@ -33,6 +33,7 @@ def json_lines(c: Comparison) -> Iterator[str]:
         "environment": [_difference(d) for d in c.environment if not d.same],
         "engines": [{"old": pair.old, "new": pair.new, "how": pair.how} for pair in c.engines],
         "levels": [_level(pair) for pair in c.levels],
+        "cautions": list(summary.cautions(c)),
         "figures": [dict(zip(COLUMNS, _row(c, row), strict=True)) for row in ranked(c)],
     }
     yield from json.dumps(found, ensure_ascii=False, indent=1).split("\n")

@@ -161,6 +161,18 @@ def means(d: Difference) -> str:
     return say("diff.blocks") if d.blocks else ""
 
 
+def cautions(c: Comparison) -> Iterator[str]:
+    """What is worth knowing of levels that are compared, a line a level."""
+    for pair in c.levels:
+        if pair.doubted:
+            found = [f"{d.name} {side(d, d.old)} → {side(d, d.new)}" for d in pair.cautions]
+            found += [say("diff.flagged", flag=say(f"flag.{f.kind}"), round=c.new.round.name if f.new else c.name)
+                      for f in pair.flagged]  # fmt: skip
+            found += [say("diff.cached")] if pair.cached else []
+            where = f"{pair.new.test}/{pair.new.engine}/{pair.new.name}"
+            yield say("diff.caution", level=where, found="; ".join(found))
+
+
 def side(d: Difference, text: str | None) -> str:
     """One side of a condition, short."""
     if text is None:

@@ -34,7 +34,7 @@ def _lines(c: Comparison) -> Iterator[str]:
     if kept and len(rows) > len(kept):
         yield ""
         yield say("diff.more", count=len(rows) - len(kept))
-    yield from _spaced(summary.apart(c))
+    yield from _spaced([*summary.apart(c), *summary.cautions(c)])
     yield from _spaced(summary.hypotheses(c))
     yield from _end(c)
 

@@ -150,7 +150,7 @@ def _context(c: Comparison, rows: Sequence[Row], judged: Sequence[Any]) -> dict[
         "judged": [found for found in judged if found.entry.get("against_round") == c.name],
         "apart": {state: [pair for pair in c.levels if pair.state == state] for state in APART},
         "grouped": {state: _together(pair for pair in c.levels if pair.state == state) for state in ("new", "gone")},
-        "cautions": [pair for pair in c.levels if pair.state == "matched" and pair.cautions],
+        "cautions": [pair for pair in c.levels if pair.doubted],
         "exact": [found for found in _exact(c) if found[-1].verdict == "changed"],
         "exact_equal": any(exact.verdict == "equal" for *_, exact in _exact(c)),
         "lacking": _lacking(c, rows),
