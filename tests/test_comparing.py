@@ -562,6 +562,23 @@ def test_noise_of_one_round_or_of_strangers_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("facts", "said"),
+    [
+        ({"engines": (replace(ENGINE, flags=("--slots", "2")),)}, "vllm flags --slots none → 2"),
+        ({"engines": (replace(ENGINE, version="0.1"),)}, "vllm engine version 0.0 → 0.1"),
+        ({"machine": {"cpu": "Another CPU"}}, "machine cpu Composed CPU → Another CPU"),
+        ({"machine": {"kernel": "0.1"}}, "system kernel 0.0 → 0.1"),
+        ({"tests": (sweep(1, 4, input=128, requests=8),)}, "level input 64 → 128"),
+    ],
+)
+def test_noise_of_rounds_in_which_something_was_changed_is_refused(tmp_path, facts, said):
+    recorded(tmp_path / "a")
+    recorded(tmp_path / "b", **facts)
+    with pytest.raises(OptionError, match=f"b: something was changed: {said}; name recordings between which nothing"):
+        noise.of_paths([tmp_path / "a", tmp_path / "b"])
+
+
+@pytest.mark.parametrize(
     "text", ["", "[]", '{"format": "x"}', '{"format": "genreport-noise/1", "figures": {"itl.p50": 3}}']
 )
 def test_a_file_that_holds_no_noise_is_one_clear_line(tmp_path, text):

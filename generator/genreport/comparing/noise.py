@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from genreport.comparing.environment import seal_of, sealed
+from genreport.comparing.environment import Conditions, Difference, compared, of_engine, of_machine, seal_of, sealed
 from genreport.comparing.families import COMPARED, FROM_SENDING
-from genreport.errors import OptionError
+from genreport.comparing.matching import pair_engines, pair_levels
+from genreport.errors import OptionError, printable
 from genreport.figures import Figures, compute
 from genreport.figures.statistics import geometric_ratio, noise_floor
 
@@ -55,11 +56,41 @@ def of_paths(paths: Sequence[str | Path]) -> Noise:
     rounds = [sealed(path) for path in paths]
     if len({seal_of(found) for found in rounds}) < len(rounds):
         raise OptionError("a round is named twice", where="noise", cure="name recordings of their own")
-    found = between([compute(each) for each in rounds])
+    figures = [compute(each) for each in rounds]
+    for later in figures[1:]:
+        _refuse_changed(Conditions(figures[0]), Conditions(later))
+    found = between(figures)
     if not found.found:
         cure = "name rounds of the same plan"
         raise OptionError("the rounds have no level in common", where="noise", cure=cure)
     return found
+
+
+def _refuse_changed(old: Conditions, new: Conditions) -> None:
+    """What differs because something was changed is no noise, and a floor made of it would hide every regression."""
+    d = next(_changes(old, new), None)
+    if d is not None:
+        sides = (_short(text) for text in (d.old, d.new))
+        what = " ".join(filter(None, ("something was changed:", d.scope, d.topic, d.name, " → ".join(sides))))
+        raise OptionError(what, where=new.round.name, cure="name recordings between which nothing was changed")
+
+
+def _changes(old: Conditions, new: Conditions) -> Iterator[Difference]:
+    """Conditions that could be why figures differ; under which address an engine was reached is none."""
+    found = [*of_machine(old, new), *compared("system", old.system(), new.system())]
+    before = {start.id: start for start in old.figures.starts}
+    for start in (start for start in new.figures.starts if start.id in before):
+        found += of_engine(old, new, before[start.id], start)
+    for engine in (engine for engine in new.figures.engines if engine in old.figures.engines):
+        found += compared("sampling", old.sampling(engine), new.sampling(engine), scope=engine)
+    engines = pair_engines(old, new, {})
+    found += [d for match in pair_levels(old, new, engines, ()) if match.old for d in match.because]
+    return (d for d in found if not d.same and (d.blocks or d.topic != "machine") and d.name != "url")
+
+
+def _short(text: str | None) -> str:
+    shown = printable(text or "none")
+    return shown if len(shown) <= 40 else f"{shown[:39]}…"
 
 
 def told(noise: Noise) -> Iterator[str]:
