@@ -174,6 +174,10 @@ def test_a_figure_of_a_comparison_can_be_explained(tmp_path, monkeypatch):
         (["--against", "runs/old", "--map", "x"], "--map x: not an engine's old and new name"),
         (["--against", "runs/old", "--map", "x=vllm"], "--map x=vllm: the earlier round has no engine 'x'"),
         (["--against", "runs/old", "--family", "x"], "--family: no family or figure 'x'"),
+        (["--against", "else=runs/old"], "else is not among the rounds being built; those are new"),
+        (["--map", "x=vllm"], "--map: says how rounds are compared, and none is; name an earlier one: --against"),
+        (["--family", "main"], "--family: says how rounds are compared"),
+        (["--noise", "runs/noise.json"], "--noise: says how rounds are compared"),
         (["--against", "runs/old", "--noise", "runs/new/round.json"], "runs/new/round.json: no floors of noise"),
     ],
 )

@@ -209,8 +209,15 @@ def _compared(
 ) -> Any:
     """Which rounds are compared with which, as the command line says."""
     from genreport.comparing import noise as floors
+    from genreport.errors import OptionError
     from genreport.publish import Against, pairs_of
 
+    given = {"--map": names, "--family": family != "all", "--noise": noise}
+    unused = ", ".join(option for option, value in given.items() if value)
+    if unused and not against:
+        raise OptionError(
+            "says how rounds are compared, and none is", where=unused, cure="name an earlier one: --against"
+        )
     return Against(pairs_of(paths, against), mapped(names), floors.read(noise) if noise else None, family)
 
 

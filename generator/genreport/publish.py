@@ -52,7 +52,10 @@ def pairs_of(paths: Sequence[Path], against: Sequence[str]) -> tuple[tuple[Path,
     names, found = {path.resolve().name: path for path in paths}, []
     for given in against:
         later, _, earlier = given.partition("=")
-        if earlier and Path(later).name in names:
+        if earlier and not Path(given).exists():
+            if Path(later).name not in names:
+                what = f"{later} is not among the rounds being built"
+                raise OptionError(what, where=f"--against {given}", cure=f"those are {', '.join(names)}")
             found.append((names[Path(later).name], Path(earlier)))
         else:
             others = [path for path in paths if path.resolve() != Path(given).resolve()]
