@@ -97,6 +97,19 @@ def test_a_change_is_marked_once_in_the_round_that_made_it(story):
     assert {row.figure.verdict for row in change.rows} == {"regressed"}
 
 
+def test_a_change_that_several_comparisons_see_is_told_by_the_nearest_alone(tmp_path):
+    """The newest round goes back beyond the one before it, which lacks vLLM; LLAMA changed against both."""
+    made = [
+        recorded(tmp_path / "n1"),
+        recorded(tmp_path / "n2", engines=(LLAMA,), seed="again", latency=noisy(shift=1)),
+        recorded(tmp_path / "n3", latency=noisy(llama=1.6, vllm=1.6, shift=2)),
+    ]
+    found = _Remembering(made)._told[1].changed()
+    assert [(f.entry.name, f.comparison.name, {row.engine for row in f.rows}) for f in found] == [
+        ("n3", "n2", {"llamacpp-q4"}), ("n3", "n1", {"vllm-bf16"}),
+    ]  # fmt: skip
+
+
 def test_what_was_changed_around_a_change_is_named(text):
     assert "Changed around it: vllm-bf16: --max-num-seqs added (2)." in words(text)
     assert 'href="../../n3/against-n2/index.html"' in text

@@ -115,8 +115,15 @@ def _levels(figures: Figures) -> Iterable[LevelView]:
     return (level for test in figures.tests for engine in test.engines for level in test.levels_of(engine))
 
 
+def _nearest(entry: Entry) -> dict[str, Comparison]:
+    """The comparison that follows each level of a round: the nearest one that has it, however many others do as well."""
+    return {p.new.id: c for c in reversed(entry.comparisons) for p in c.levels if p.state == "matched"}
+
+
 def _changed(entry: Entry, c: Comparison) -> Iterator[Changed]:
-    rows = [row for row in ranked(c) if row.figure.verdict in ("improved", "regressed")]
+    nearest = _nearest(entry)
+    rows = [row for row in ranked(c)
+            if row.figure.verdict in ("improved", "regressed") and nearest[row.level.new.id] is c]  # fmt: skip
     if rows:
         causes = tuple(d for d in c.environment if not d.same and d.topic in CAUSES)
         named = _named(rows)
@@ -155,12 +162,14 @@ def _verdicts(point: Point) -> Iterator[Row]:
 def page(history: History) -> Page:
     """The page in the newest round's folder."""
     charts = {(figure, load): _chart(history, figure, load) for load in history.loads() for figure in FIGURES}
+    changes = history.changed()
+    latest = [found for found in changes if found.entry is changes[0].entry]
     context = {
         "history": history,
         "rounds": list(reversed(history.entries)),
         "parted": _parted(history),
-        "changes": history.changed(),
-        "changed_engines": list(dict.fromkeys(row.engine for found in history.changed()[:1] for row in found.rows)),
+        "changes": changes,
+        "changed_engines": list(dict.fromkeys(row.engine for found in latest for row in found.rows)),
         "loads": [(_load(history, load), _newest_first(history.at(load)), load) for load in history.loads()],
         "verdict_of": {(p.entry.name, p.level.id, row.figure.figure): row for load in history.loads()
                        for p in history.at(load) for row in _verdicts(p)},
