@@ -241,6 +241,21 @@ def test_a_gate_that_cannot_judge_does_not_open(call, new):
     assert f"{new}: no figure could be judged, so nothing can be passed; compare rounds of one machine" in output
 
 
+def test_what_a_round_lacks_is_said_in_words(call):
+    text = call("runs/old", "runs/slow")
+    assert re.search(r"flags --max-num-seqs +not set → 2\n", text)
+    assert re.search(r"plan length +length → none such\n", text)
+    assert re.search(r"hypotheses slower +added\n", text)
+    assert "- hypotheses slower: added\n" in call("runs/old", "runs/slow", "--format", "md")
+
+
+def test_a_round_and_itself_have_no_interval(call):
+    rows = list(csv.DictReader(call("runs/old", "runs/old", "--format", "csv").splitlines()))
+    assert {row["verdict"] for row in rows} == {"equal"}
+    assert {row["low"] for row in rows} == {""}
+    assert " to " not in call("runs/old", "runs/old").split("family")[0]
+
+
 def test_the_same_round_twice_passes_and_says_so(call):
     assert "These are the same recording twice" in call("runs/old", "runs/old", "--fail-on-regression")
 

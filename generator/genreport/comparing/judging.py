@@ -54,9 +54,10 @@ class Judging:
         """Whether both rounds have repeats enough, of positive values that are not all equal."""
         if not (subject.old and subject.new and measure(self.book, subject.scope, subject.old, subject.new)):
             return False
-        interval(self.book, subject.scope)
+        if not self.same:  # of a round and itself there is nothing to estimate
+            interval(self.book, subject.scope)
+            self.comparer.second_opinion(subject.compared)
         self.comparer.significance(subject.scope)
-        self.comparer.second_opinion(subject.compared)
         return self.book.value(f"{subject.scope}.p") is not None
 
     def _margins(self, measured: Sequence[Subject]) -> dict[tuple[str, str], dict[str, str]]:

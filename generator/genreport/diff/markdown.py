@@ -62,9 +62,8 @@ def _environment(c: Comparison) -> Iterator[str]:
     if found:
         yield ""
     for d in found[:DIFFERENCES]:
-        old, new = (escaped(summary.side(d, text)) for text in (d.old, d.new))
         means = f" – **{said}**" if (said := summary.means(d)) else ""
-        yield f"- {escaped(f'{d.scope} {d.topic} {d.name}'.strip())}: {old} → {new}{means}"
+        yield f"- {escaped(f'{d.scope} {d.topic} {d.name}'.strip())}: {escaped(summary.turned(d))}{means}"
     if len(found) > DIFFERENCES:
         yield f"- {say('diff.more_differences', count=f'{len(found) - DIFFERENCES:,}')}"
 

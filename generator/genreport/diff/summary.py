@@ -13,6 +13,8 @@ from genreport.words import say
 # the cases of an engine that tell a reader something changed, or that nothing visible did
 TOLD = ("better", "worse", "mixed")
 QUIET = ("steady", "open")
+# how a condition is absent that need not be there: topic -> word
+ABSENT = {"flags": "not_set", "env": "not_set", "sampling": "not_set", "slos": "none_such", "plan": "none_such"}
 
 
 def sentence(c: Comparison) -> str:
@@ -165,7 +167,7 @@ def cautions(c: Comparison) -> Iterator[str]:
     """What is worth knowing of levels that are compared, a line a level."""
     for pair in c.levels:
         if pair.doubted:
-            found = [f"{d.name} {side(d, d.old)} → {side(d, d.new)}" for d in pair.cautions]
+            found = [f"{d.name} {turned(d)}" for d in pair.cautions]
             found += [say("diff.flagged", flag=say(f"flag.{f.kind}"), round=c.new.round.name if f.new else c.name)
                       for f in pair.flagged]  # fmt: skip
             found += [say("diff.cached")] if pair.cached else []
@@ -173,10 +175,15 @@ def cautions(c: Comparison) -> Iterator[str]:
             yield say("diff.caution", level=where, found="; ".join(found))
 
 
+def turned(d: Difference) -> str:
+    """What a condition was and is; of a hypothesis, which is a whole text, only that it came or went."""
+    if d.topic == "hypotheses":
+        return say("diff.added" if d.old is None else "diff.removed" if d.new is None else "diff.reworded")
+    return f"{side(d, d.old)} → {side(d, d.new)}"
+
+
 def side(d: Difference, text: str | None) -> str:
     """One side of a condition, short."""
     if text is None:
-        return say("diff.absent")
-    if d.topic in ("slos", "hypotheses"):
-        return say("diff.entry")
+        return say(f"diff.{ABSENT.get(d.topic, 'not_recorded')}")
     return text if len(text) <= 60 else f"{text[:59]}…"

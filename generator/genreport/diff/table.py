@@ -57,7 +57,7 @@ def _environment(c: Comparison) -> Iterator[str]:
     width = max(map(len, names), default=0)
     for name, d in zip(names, found, strict=True):
         means = f"{GAP}{found}" if (found := summary.means(d)) else ""
-        yield f"{say('diff.differs')}{GAP}{name:<{width}}{GAP}{summary.side(d, d.old)} → {summary.side(d, d.new)}{means}"
+        yield f"{say('diff.differs')}{GAP}{name:<{width}}{GAP}{summary.turned(d)}{means}"
 
 
 def _aligned(c: Comparison, rows: Sequence[Row]) -> Iterator[str]:
