@@ -15,7 +15,7 @@ from genreport.comparing.hypotheses import judge
 from genreport.errors import GenreportError, NoRound, OptionError, RoundError, Tampered, WrongFormat
 from genreport.figures import compute
 from genreport.publish import _recomputed
-from genreport.records import Ceiling, Failure
+from genreport.records import Ceiling, Failure, Gpu
 from genreport.rounds import Round
 
 ENGINE = replace(VLLM, id="vllm")
@@ -352,6 +352,22 @@ def test_a_ceiling_differs_where_the_best_runs_lie_apart(rounds, then, now, diff
 def test_a_ceiling_that_one_round_lacks_differs(rounds):
     found = rounds(old={"ceilings": False}, new=measured(17e9))
     assert [(d.name, d.old) for d in found.environment if d.topic == "ceiling" and not d.same] == [("bandwidth", None)]
+
+
+def with_gpu(**facts) -> dict:
+    return {"machine": {"gpus": [Gpu(**({"name": "Composed GPU", "memory_bytes": 2**36, "driver": "1.0"} | facts))]}}
+
+
+def test_another_driver_of_a_gpu_is_named_and_keeps_levels_comparable(rounds):
+    found = rounds(old=with_gpu(), new=with_gpu(driver="2.0"))
+    changed = {(d.topic, d.name, d.old, d.new) for d in found.environment if not d.same}
+    assert changed == {("system", "gpu 0 driver", "1.0", "2.0")}
+    assert {level.state for level in found.levels} == {"matched"}
+
+
+def test_another_gpu_is_another_machine(rounds):
+    found = rounds(old=with_gpu(), new=with_gpu(name="Other GPU"))
+    assert [(d.name, d.old, d.new) for d in found.setting] == [("gpu 0", "Composed GPU", "Other GPU")]
 
 
 def test_other_weights_are_another_model(rounds):
