@@ -490,15 +490,21 @@ async def test_a_second_answer_behind_the_first_is_nobodys_and_its_connection_is
         first = sized(body_of(text("a"), text("b"), STOP, usage(2), "[DONE]"))
         await peer.send(first, b"" if apart else behind)
         if apart:
-            await asyncio.sleep(0.01)
+            await read.wait()
             await peer.send(behind)
+            read.clear()
+        said.set()
 
+    read, said = asyncio.Event(), asyncio.Event()
     async with serving(twice) as server, Client(server.url, stall_s=5) as client:
         for index in range(2):
             record = await client.complete(call(index), Clock(0))
             assert (record.failure, record.kinds, record.text) == (None, "tteud", "ab")
             assert record.usage.completion_tokens == 2
-            await asyncio.sleep(0.02)
+            read.set()
+            await said.wait()
+            said.clear()
+            await asyncio.sleep(0.01)  # what was said is read meanwhile
         assert server.connections == 2
 
 
