@@ -91,6 +91,8 @@ class Load:
     size: int | None = None
     queue: int | None = None  # while so many wait for the engine, it turns the next one away
     max_in_flight: int | None = None  # of the plan; the composed client sends at once all the same
+    shared_prefix: float | None = None  # the client composes prompts of no content
+    trace: str | None = None  # hash of the file that is said to have set the arrivals
     file: str | None = None  # whose chats the requests are said to be
 
     @property
@@ -465,6 +467,8 @@ def _facts(test, load, engine, launch, repeat, warmup, loop, logs) -> dict:
             slo=load.searched, step=1, load=load.rate or load.concurrency, low=1, high=64,
         ) if load.searched else None,
         "chat": bool(load.turns), "duration_s": load.lasts_s, "mixed": load.file is not None,
+        "trace": GivenFile(name="trace.csv", sha256=load.trace, bytes=1) if load.trace else None,
+        "shared_prefix": load.shared_prefix,
         "prompts": GivenFile(name=load.file, sha256="0" * 64, bytes=1) if load.file else None,
         "conversations": Conversations(
             turns=load.turns, input=load.input, output=load.output, prefix=8, think_s=0.5,

@@ -239,6 +239,8 @@ def an_open_loop(**load) -> Test:
         ({"process": "burst", "size": 8}, {"process": "burst", "size": 4}, {"size", "every_s"}),
         ({}, {"max_in_flight": 2}, {"max_in_flight"}),
         ({}, {"rate": 5}, {"rate"}),
+        ({"shared_prefix": 0.5}, {"shared_prefix": 0.9}, {"shared_prefix"}),
+        ({"trace": "a" * 64}, {"trace": "b" * 64}, {"trace"}),
     ],
 )
 def test_requests_that_come_otherwise_make_another_level(rounds, before, after, said):

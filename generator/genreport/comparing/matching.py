@@ -13,6 +13,7 @@ from genreport.figures import EngineView, Figures, LevelView
 DEFINITION = {
     "input": "/shape/input", "output": "/shape/output", "concurrency": "/concurrency", "turns": "/conversations/turns",
     "prefix": "/conversations/prefix", "think_s": "/conversations/think_s", "chat": "/chat", "prompts": "/prompts/sha256",
+    "trace": "/trace/sha256", "shared_prefix": "/shared_prefix",
 }  # fmt: skip
 # of an open loop, how its requests come
 ARRIVALS = ("process", "rate", "burstiness", "from_rate", "to_rate", "size", "every_s", "speed", "max_in_flight")
