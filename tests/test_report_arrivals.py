@@ -440,6 +440,41 @@ def test_failed_requests_are_not_within_the_limits(tmp_path):
     assert figures.ledger["arrivals.vllm-bf16.q4.due_good_share"].value == 0.75
 
 
+TPOT_ALONE = {"id": "steady", "figure": "tpot", "percentile": "p99", "below_ms": 1000}
+
+
+def short(key: str, request: Request) -> Request:
+    """Every second answer has one token."""
+    if request.index % 2:
+        return request
+    usage = request.usage.model_copy(update={"completion_tokens": 1})
+    told = {"gaps_us": [request.gaps_us[0], 30, 0], "kinds": "tud", "tokens": [1, 0, 0], "usage": usage}
+    return request.model_copy(update=told | {"end_us": request.t0_us + request.gaps_us[0] + 40})
+
+
+def test_requests_that_no_limit_could_judge_are_counted_beside_goodput(tmp_path):
+    figures = figures_of(tmp_path, arriving(4), slos=(TPOT_ALONE,), alter=short)
+    level = "arrivals.vllm-bf16.q4"
+    assert figures.ledger[f"{level}.unjudged_requests"].value == 20
+    assert figures.ledger[f"{level}.due_good_share"].value == 1
+    assert figures.ledger[f"{level}.due_goodput"].value == pytest.approx(2, abs=0.2)
+    assert "not_all_judged" in figures.ledger[f"{level}.due_goodput"].notes
+    text = read(figures)
+    assert "goodput from duenot judged" in text  # two heads of columns
+    assert "Not judged are completed requests that no limit of the plan could judge" in text
+
+
+def test_a_goodput_that_nothing_was_judged_for_says_so(tmp_path):
+    figures = figures_of(tmp_path, arriving(4, output=1), slos=(TPOT_ALONE,))
+    for name in ("due_goodput", "due_good_share"):
+        found = figures.ledger[f"arrivals.vllm-bf16.q4.{name}"]
+        assert (found.value, found.reason[:21]) == (None, "no request was judged")
+
+
+def test_where_all_were_judged_nothing_is_said_of_it(tmp_path):
+    assert "not judged" not in read(figures_of(tmp_path, arriving(4), slos=(QUICK,))).lower()
+
+
 def test_the_chart_of_waits_shows_the_limits_of_the_first_token(tmp_path):
     slos = (QUICK, {"id": "whole", "figure": "e2el", "percentile": "p90", "below_ms": 500})
     (page,) = arrivals.pages(figures_of(tmp_path, arriving(2, 4), slos=slos))

@@ -701,6 +701,74 @@ def test_t5_answers_of_one_token_are_judged_on_their_other_limits(tmp_path):
         assert figures.ledger[f"{at}.output_throughput"].value > 0
 
 
+def short(which):
+    """Leaves of these answers the first token alone."""
+
+    def alter(_, request):
+        if not which(request.index):
+            return request
+        usage = request.usage.model_copy(update={"completion_tokens": 1})
+        told = {"gaps_us": [request.gaps_us[0], 30, 0], "kinds": "tud", "tokens": [1, 0, 0], "usage": usage}
+        return request.model_copy(update=told | {"end_us": request.t0_us + request.gaps_us[0] + 40})
+
+    return alter
+
+
+TPOT_ALONE = [{"id": "a", "figure": "tpot", "below_ms": 30}]
+
+
+def test_t5_answers_of_one_token_count_as_unjudged_where_tpot_alone_is_limited(tmp_path):
+    round = compose_round(tmp_path / "r", tests=(sweep(1),), slos=TPOT_ALONE, alter=short(lambda index: index % 2))
+    figures, at = compute(round), "concurrency.vllm-bf16.c1"
+    good, unjudged = (figures.ledger[f"{at}.r1.{name}_requests"].value for name in ("good", "unjudged"))
+    assert (good, unjudged) == (4, 4)
+    assert figures.ledger[f"{at}.unjudged_requests"].value == 8
+    windows = [figures.ledger[f"{at}.r{r}.window_s"].value for r in (1, 2)]
+    assert figures.ledger[f"{at}.goodput"].value == pytest.approx(8 / sum(windows))
+    assert "not_all_judged" in figures.ledger[f"{at}.goodput"].notes
+    for id in (f"{at}.r1.good_requests", f"{at}.r1.unjudged_requests", f"{at}.goodput"):
+        assert recomputed(figures, id) == pytest.approx(figures.ledger[id].value)
+
+
+def test_t5_there_is_no_goodput_where_no_request_was_judged(tmp_path):
+    round = compose_round(tmp_path / "r", tests=(sweep(1, output=1),), slos=TPOT_ALONE)
+    figures, at = compute(round), "concurrency.vllm-bf16.c1"
+    for id in (f"{at}.r1.good_requests", f"{at}.goodput"):
+        assert figures.ledger[id].value is None
+        assert figures.ledger[id].reason.startswith("no request was judged: the plan limits TPOT alone")
+    assert figures.ledger[f"{at}.unjudged_requests"].value == 16
+    assert recomputed(figures, f"{at}.r1.unjudged_requests") == 8
+
+
+def test_t5_a_repeat_that_no_limit_judges_is_in_no_goodput(tmp_path):
+    def alter(key, request):
+        return short(lambda _: key.endswith("r2"))(key, request)
+
+    figures = compute(compose_round(tmp_path / "r", tests=(sweep(1),), slos=TPOT_ALONE, alter=alter))
+    at = "concurrency.vllm-bf16.c1"
+    assert figures.ledger[f"{at}.goodput"].value == figures.ledger[f"{at}.r1.goodput"].value
+    assert figures.ledger[f"{at}.unjudged_requests"].value == 8
+
+
+def test_t5_every_request_is_judged_where_another_latency_is_limited_too(tmp_path):
+    slos = [*TPOT_ALONE, {"id": "b", "figure": "ttft", "below_ms": 1000}]
+    figures = compute(compose_round(tmp_path / "r", tests=(sweep(1, output=1),), slos=slos))
+    at = "concurrency.vllm-bf16.c1"
+    assert figures.ledger[f"{at}.unjudged_requests"].value == recomputed(figures, f"{at}.r1.unjudged_requests") == 0
+    assert figures.ledger[f"{at}.goodput"].value > 0
+    assert figures.ledger[f"{at}.goodput"].notes == ()
+
+
+def test_t5_without_token_counts_nobody_knows_what_was_judged(tmp_path):
+    def alter(_, request):
+        return request.model_copy(update={"usage": None, "tokens": None, "server": {}})
+
+    figures = compute(compose_round(tmp_path / "r", tests=(sweep(1),), slos=TPOT_ALONE, alter=alter))
+    for name in ("good_requests", "unjudged_requests"):
+        q = figures.ledger[f"concurrency.vllm-bf16.c1.r1.{name}"]
+        assert (q.value, q.reason[:29]) == (None, "the server gave no token coun")
+
+
 def recomputed(figures, id):
     """The value by the second path."""
     manifest = figures.ledger.manifest("r", {})

@@ -145,7 +145,7 @@ def _achieved(book: Book, level: LevelView) -> None:
 
 def _goodput(book: Book, level: LevelView) -> None:
     """Requests that meet every limit from when they were due: so many a second, and their share of all that came."""
-    id, rate, share = level.id, "sum(good) / sum(windows)", "sum(good) / sum(came)"
+    id, rate, share = level.id, "sum(good) / sum(windows)", "sum(good) / sum(came - unjudged)"
     wanted = throughput.judged(book.round.plan)
     if not wanted:
         book.missing(f"{id}.due_goodput", "req/s", rate, say("missing.no_slo"))
@@ -155,14 +155,15 @@ def _goodput(book: Book, level: LevelView) -> None:
         throughput.good(book, f"{scope}.due_good_requests", rows.measured, wanted, LIMITED)
         book.derive(f"{scope}.due_goodput", "req/s", "good / window", lambda good, window: good / window,
                     good=f"{scope}.due_good_requests", window=f"{scope}.window_s", n=len(rows.measured))  # fmt: skip
-    scopes = [
-        s for s, _, _ in level.each() if None not in (book.value(f"{s}.due_good_requests"), book.value(f"{s}.window_s"))
-    ]
+    scopes = throughput.with_rate(book, level, "due_good_requests")
+    notes = throughput.in_part(book[f"{id}.unjudged_requests"])
     good = [f"{s}.due_good_requests" for s in scopes]
     book.derive(f"{id}.due_goodput", "req/s", rate, lambda good, windows: good.sum() / windows.sum(),
-                good=good, windows=[f"{s}.window_s" for s in scopes], n=len(level.measured))  # fmt: skip
-    book.derive(f"{id}.due_good_share", "share", share, lambda good, came: good.sum() / came.sum(),
-                good=good, came=level.ids("due_requests"))  # fmt: skip
+                good=good, windows=[f"{s}.window_s" for s in scopes], notes=notes,
+                n=len(level.measured))  # fmt: skip
+    book.derive(f"{id}.due_good_share", "share", share,
+                lambda good, came, unjudged: good.sum() / (came - unjudged).sum(), notes=notes,
+                good=good, came=level.ids("due_requests"), unjudged=level.ids("unjudged_requests"))  # fmt: skip
 
 
 def _growth(book: Book, id: str, column: str, rows: Table) -> None:

@@ -12,7 +12,7 @@ from genreport.figures.book import Book
 from genreport.figures.frames import Table
 from genreport.figures.latency import token_notes
 from genreport.figures.layout import LevelView
-from genreport.provenance import MEASURED
+from genreport.provenance import MEASURED, Quantity
 from genreport.words import say
 
 LIMITED = {"ttft": "ttft_s", "tpot": "tpot_or_0_s", "e2el": "e2el_s"}
@@ -29,12 +29,15 @@ def enter(book: Book, level: LevelView) -> None:
         _sums(book, scope, rows, level.output)
         if slos:
             good(book, f"{scope}.good_requests", rows.measured, slos)
+            _unjudged(book, f"{scope}.unjudged_requests", rows.measured, slos)
     _level(book, level)
     if slos:
-        with_rate = _with(book, level, "good_requests")
+        unjudged = book.derive(f"{level.id}.unjudged_requests", "count", "sum(repeats)", lambda repeats: repeats.sum(),
+                               repeats=level.ids("unjudged_requests"))  # fmt: skip
+        scopes = with_rate(book, level, "good_requests")
         book.derive(f"{level.id}.goodput", "req/s", "sum(good) / sum(windows)", _rate("good"),
-                    good=[f"{s}.good_requests" for s in with_rate], windows=[f"{s}.window_s" for s in with_rate],
-                    n=len(level.measured))  # fmt: skip
+                    good=[f"{s}.good_requests" for s in scopes], windows=[f"{s}.window_s" for s in scopes],
+                    notes=in_part(unjudged), n=len(level.measured))  # fmt: skip
     else:
         book.missing(f"{level.id}.goodput", "req/s", "sum(good) / sum(windows)", say("missing.no_slo"))
 
@@ -122,16 +125,10 @@ def good(
     book: Book, id: str, kept: Table, slos: Sequence[dict[str, Any]], columns: Mapping[str, str] = LIMITED
 ) -> None:
     """Requests that meet every limit, each on its column; several limits on one figure are the strictest of them."""
-    limits: dict[str, float] = {}
-    for slo in slos:
-        name = columns[slo["figure"]]
-        limits[name] = min(limits.get(name, np.inf), slo["below_ms"])
+    limits = _strictest(slos, columns)
     formula = "sum(" + " * ".join(f"({name} <= {limit / 1000!r})" for name, limit in sorted(limits.items())) + ")"
-    if not len(kept):
-        book.missing(id, "count", formula, say("missing.none_completed"))
-        return
-    if kept.rows["n"].isna().any() and "tpot_or_0_s" in limits:
-        book.missing(id, "count", formula, say("missing.no_token_counts"))
+    if why := _why_untold(kept, limits):
+        book.missing(id, "count", formula, say(why))
         return
     met = np.ones(len(kept), dtype=bool)
     for name, limit in limits.items():
@@ -139,23 +136,59 @@ def good(
     book.enter(id, met.sum(), "count", formula, kept.source(np.flatnonzero(met)[:1]), n=len(kept))
 
 
+def _strictest(slos: Sequence[dict[str, Any]], columns: Mapping[str, str]) -> dict[str, float]:
+    """The smallest limit on each column, in ms; a request of one token is judged only where one is not on its TPOT."""
+    limits: dict[str, float] = {}
+    for slo in slos:
+        name = columns[slo["figure"]]
+        limits[name] = min(limits.get(name, np.inf), slo["below_ms"])
+    return {"tpot_s": limits["tpot_or_0_s"]} if set(limits) == {"tpot_or_0_s"} else limits
+
+
+def _why_untold(kept: Table, limits: Mapping[str, float]) -> str | None:
+    """Why it cannot be told how many requests meet the limits."""
+    if not len(kept):
+        return "missing.none_completed"
+    if kept.rows["n"].isna().any() and not {"tpot_s", "tpot_or_0_s"}.isdisjoint(limits):
+        return "missing.no_token_counts"
+    return "missing.none_judged" if "tpot_s" in limits and not len(kept.tpot_s) else None
+
+
 def _per_request(kept: Table, name: str) -> np.ndarray:
-    if name != "tpot_or_0_s":
-        return getattr(kept, name).values
-    # a request of one token has no TPOT and is judged on the other limits
-    found = np.zeros(len(kept))
-    found[kept.tpot_s.row] = kept.tpot_s.values
+    """A column with a value for each request: where one has no TPOT, one that is within no limit, or within any."""
+    column = kept.tpot_s if name == "tpot_or_0_s" else getattr(kept, name)
+    found = np.full(len(kept), 0 if name == "tpot_or_0_s" else np.inf)
+    found[column.row] = column.values
     return found
+
+
+def _unjudged(book: Book, id: str, kept: Table, slos: Sequence[dict[str, Any]]) -> None:
+    """Completed requests that no limit could judge: those without a TPOT, where no limit is on anything else."""
+    limits = _strictest(slos, LIMITED)
+    # a latency that every completed request has, if one of them is limited
+    name = min(limits, key=lambda name: name.startswith("tpot"))
+    formula = f"count(index) - count({name})"
+    if name == "tpot_s" and kept.rows["n"].isna().any():
+        book.missing(id, "count", formula, say("missing.no_token_counts"))
+        return
+    left = np.setdiff1d(np.arange(len(kept)), getattr(kept, name).row)
+    book.enter(id, len(left), "count", formula, kept.source(left[:1]), n=len(kept))
+
+
+def in_part(unjudged: Quantity) -> tuple[str, ...]:
+    """The note of a goodput beside which some requests were not judged."""
+    return ("not_all_judged",) if unjudged.value else ()
 
 
 def _rate(name: str) -> Any:
     return lambda windows, **given: given[name].sum() / windows.sum()
 
 
-def _with(book: Book, level: LevelView, figure: str) -> list[str]:
-    """Scopes of the repeats in which a figure and the window were observed."""
+def with_rate(book: Book, level: LevelView, figure: str) -> list[str]:
+    """Scopes of the repeats in which a figure and the window were observed; all, for what they lack, where none."""
     scopes = [scope for scope, _, _ in level.each()]
-    return [s for s in scopes if book.value(f"{s}.{figure}") is not None and book.value(f"{s}.window_s") is not None]
+    known = [s for s in scopes if book.value(f"{s}.{figure}") is not None and book.value(f"{s}.window_s") is not None]
+    return known or scopes
 
 
 def _level(book: Book, level: LevelView) -> None:

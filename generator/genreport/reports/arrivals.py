@@ -63,6 +63,7 @@ def _page(figures: Figures, test: TestView, place: str) -> Page:
         "limits": limits,
         "judged": any(held.slo.place is not None for held in limits),
         "twice": _differ(figures, [level for _, level in levels]),
+        "unjudged": any(_unjudged(figures, level) for _, level in levels),
         "capped": any(
             level.repeats[0].facts.arrivals.max_in_flight for e in test.engines for level in test.levels_of(e)
         ),
@@ -169,3 +170,9 @@ def _differ(figures: Figures, levels: list[str]) -> bool:
     """Whether goodput counted from due and from sending differ anywhere."""
     pairs = ([figures.ledger[f"{level}.{name}"].value for name in ("goodput", "due_goodput")] for level in levels)
     return any(sent != due for sent, due in pairs)
+
+
+def _unjudged(figures: Figures, level: str) -> bool:
+    """Whether no limit of the plan could judge some completed requests of a level."""
+    q = figures.ledger.get(f"{level}.unjudged_requests")
+    return q is not None and bool(q.value)
