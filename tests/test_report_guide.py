@@ -6,6 +6,7 @@ import json
 import math
 import re
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from genreport.display import shown
 from genreport.errors import PlanError
 from genreport.figures import Figures, Flag, compute, crossing
 from genreport.figures.answers import fingerprint
-from genreport.figures.choosing import RANGE_ENDS, compared, envelope, front, front_crossings
+from genreport.figures.choosing import FAILURES_END, RANGE_ENDS, compared, envelope, front, front_crossings
 from genreport.figures.crossing import loglog_at
 from genreport.figures.fitting import CONTEXT, USERS, decode, held, kv, needed, prefill, verdict
 from genreport.figures.planned import line_of
@@ -116,6 +117,60 @@ def test_a_limit_that_no_level_reaches_allows_at_least_the_largest_load(tmp_path
     assert RANGE_ENDS in load.notes
     at_load = figures.ledger["test.concurrency.slo.ttft-p50.vllm-bf16.throughput"]
     assert at_load.value == pytest.approx(figures.ledger["concurrency.vllm-bf16.c16.output_throughput"].value)
+
+
+def failing(level: str, engine: str | None = "vllm-bf16", repeats: tuple[int, ...] = (1, 2)) -> Callable:
+    """Fails every second request of a level."""
+    return lambda e, name, repeat, index: (
+        Failure(kind="http", status=503)
+        if (e, name) == (engine or e, level) and repeat in repeats and index % 2
+        else None
+    )
+
+
+LOAD = "test.concurrency.slo.ttft-p50.vllm-bf16.load"
+
+
+def test_a_level_with_failed_requests_meets_no_limit_and_ends_what_one_allows(tmp_path):
+    figures = figures_of(tmp_path, slos=[slo(1e6)], failures=failing("c8"))
+    load = figures.ledger[LOAD]
+    assert (load.value, load.formula, load.notes) == (4, "max(c * (failed == 0))", (FAILURES_END,))
+    x4 = figures.ledger["concurrency.vllm-bf16.c4.output_throughput"].value
+    assert figures.ledger["test.concurrency.slo.ttft-p50.vllm-bf16.throughput"].value == pytest.approx(x4)
+    audited.recomputed(figures)
+    other = figures.ledger["test.concurrency.slo.ttft-p50.llamacpp-q4.load"]
+    assert (other.value, RANGE_ENDS in other.notes) == (16, True)
+
+
+def test_a_limit_that_the_wait_reaches_before_requests_fail_is_read_off_the_wait(tmp_path):
+    load = figures_of(tmp_path, latency=DOMINATED, slos=[slo(300)], failures=failing("c8")).ledger[LOAD]
+    assert load.value == pytest.approx(3, rel=1e-3)
+    assert load.notes == ()
+
+
+def test_requests_that_fail_at_the_first_level_leave_no_load(tmp_path):
+    figures = figures_of(tmp_path, slos=[slo(1e6)], failures=failing("c1"))
+    assert (figures.ledger[LOAD].value, figures.ledger[LOAD].reason) == (
+        None,
+        "not met at C = 1: requests failed there",
+    )
+    assert figures.ledger["test.concurrency.slo.ttft-p50.vllm-bf16.throughput"].value is None
+
+
+def test_a_repeat_without_failed_requests_keeps_its_limit(tmp_path):
+    ledger = figures_of(tmp_path, slos=[slo(1e6)], failures=failing("c8", repeats=(2,))).ledger
+    scope = "test.concurrency.slo.ttft-p50.vllm-bf16"
+    assert [ledger[f"{scope}{part}.load"].value for part in ("", ".r1", ".r2")] == [4, 16, 4]
+
+
+@pytest.mark.parametrize(
+    ("level", "said"),
+    [("c8", "C ≥ 4 (32 of 64 requests failed at C = 8)"), ("c1", "not met at C = 1 (8 of 16 requests failed there)")],
+)
+def test_the_table_of_limits_names_the_requests_that_end_a_load(tmp_path, level, said):
+    text = page(tmp_path, slos=[slo(1e6)], failures=failing(level))
+    assert said in text
+    assert "such a level meets no limit" in text
 
 
 def test_a_limit_on_a_percentile_that_is_not_computed_says_so(tmp_path):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations, pairwise
+from itertools import combinations, pairwise, takewhile
 from typing import Any
 
 import numpy as np
@@ -24,10 +24,14 @@ from genreport.words import say
 WAIT = "ttft.p99"
 LOAD = "crossings(c, y, limit + 0 * y)[0]"
 LEAD = "winner / second"
+# a level, and the scope of the figures of all its repeats or of one
+Scoped = tuple[LevelView, str]
 # a difference of logarithms that is rounding, not a lead
 TIE = 1e-9
 # the limit was not reached in the measured range: the load is at least the largest one
 RANGE_ENDS = "range_ends_before_the_limit"
+# requests failed at the next load: the load is at least the largest one before it
+FAILURES_END = "failures_end_the_range"
 
 
 @dataclass(frozen=True)
@@ -145,28 +149,31 @@ def _interval(book: Book, test: TestView, slo: Slo, a: str, b: str) -> None:
     leads.enter(book, f"pair.{test.id}.{a}.{b}.slo_{slo.id}", over, under)
 
 
-def _by_repeat(levels: Sequence[LevelView]) -> dict[int, list[tuple[LevelView, str]]]:
+def _by_repeat(levels: Sequence[LevelView]) -> dict[int, list[Scoped]]:
     """Each repeat of a sweep with the scopes of its levels."""
-    found: dict[int, list[tuple[LevelView, str]]] = {}
+    found: dict[int, list[Scoped]] = {}
     for level in levels:
         for repeat in level.repeats:
             found.setdefault(repeat.facts.repeat, []).append((level, level.repeat_id(repeat)))
     return found
 
 
-def _kept(book: Book, id: str, levels: Sequence[tuple[LevelView, str]], slo: Slo, limit: str) -> None:
-    """The load that a limit allows a sweep, or one repeat of it, and the throughput there."""
-    known = [(level, scope) for level, scope in levels if book.value(f"{scope}.{slo.statistic}")]
-    c = [f"{level.id}.concurrency" for level, _ in known]
-    y, x = ([f"{scope}.{figure}" for _, scope in known] for figure in (slo.statistic, "output_throughput"))
-    _load(book, f"{id}.load", c, y, slo, limit)
+def _kept(book: Book, id: str, levels: Sequence[Scoped], slo: Slo, limit: str) -> None:
+    """The load that a limit allows a sweep, or one repeat of it, and the throughput there; failed requests keep none."""
+    sound = list(takewhile(lambda at: not book.value(f"{at[1]}.failed"), levels))
+    known = [(level, scope) for level, scope in sound if book.value(f"{scope}.{slo.statistic}")]
+    _load(book, f"{id}.load", known, levels[len(sound) : len(sound) + 1], slo, limit)
+    c, x = [f"{level.id}.concurrency" for level, _ in known], [f"{scope}.output_throughput" for _, scope in known]
     book.derive(f"{id}.throughput", "tok/s", "loglog_at(load, c, x)", _at, load=f"{id}.load", c=c, x=x)
 
 
-def _load(book: Book, id: str, c: Sequence[str], y: Sequence[str], slo: Slo, limit: str) -> None:
-    """The smallest C at which the statistic reaches the limit; never extrapolated."""
+def _load(
+    book: Book, id: str, known: Sequence[Scoped], failing: Sequence[Scoped], slo: Slo, limit: str
+) -> None:  # fmt: skip
+    """The smallest C at which the statistic reaches the limit; never extrapolated, nor beyond the first `failing` level."""
+    c, y = [f"{level.id}.concurrency" for level, _ in known], [f"{scope}.{slo.statistic}" for _, scope in known]
     if not c:
-        book.missing(id, "1", LOAD, say("missing.no_statistic", percentile=slo.percentile, figure=slo.figure))
+        book.missing(id, "1", LOAD, _why_unknown(book, failing, slo))
         return
     allowed, seen = book.value(limit), np.array([book.value(i) for i in y])
     loads = [book.value(i) for i in c]
@@ -174,8 +181,19 @@ def _load(book: Book, id: str, c: Sequence[str], y: Sequence[str], slo: Slo, lim
         book.missing(id, "1", LOAD, say("missing.limit_not_met", c=digits(loads[0])))
     elif crossings(loads, seen, np.full_like(seen, allowed)):
         book.derive(id, "1", LOAD, _first_reached, n=len(c), c=c, y=y, limit=limit)
+    elif failing:
+        c, failed = [*c, f"{failing[0][0].id}.concurrency"], [f"{scope}.failed" for _, scope in (*known, *failing)]
+        book.derive(id, "1", "max(c * (failed == 0))", lambda c, failed: (c * (failed == 0)).max(), n=len(c), c=c,
+                    failed=failed, notes=[FAILURES_END])  # fmt: skip
     else:
         book.derive(id, "1", "max(c)", lambda c: c.max(), n=len(c), c=c, notes=[RANGE_ENDS])
+
+
+def _why_unknown(book: Book, failing: Sequence[Scoped], slo: Slo) -> str:
+    """Why a limit allows no load where no level before the first failing one has its statistic."""
+    if failing:
+        return say("missing.limit_failed", c=digits(book.value(f"{failing[0][0].id}.concurrency")))
+    return say("missing.no_statistic", percentile=slo.percentile, figure=slo.figure)
 
 
 def _first_reached(c: np.ndarray, y: np.ndarray, limit: float) -> float:

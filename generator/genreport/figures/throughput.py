@@ -198,6 +198,8 @@ def _level(book: Book, level: LevelView) -> None:
     )
     for name in ("completed", "failed", "unsound"):
         book.derive(f"{id}.{name}", "count", "sum(repeats)", lambda repeats: repeats.sum(), repeats=level.ids(name))
+    book.derive(f"{id}.all_requests", "count", "completed + failed", lambda completed, failed: completed + failed,
+                completed=f"{id}.completed", failed=f"{id}.failed")  # fmt: skip
     for name, unit in (("output_tokens", "tokens"), ("prompt_tokens", "tokens"), ("asked_tokens", "tokens"),
                        ("short_outputs", "count")):  # fmt: skip
         scopes = _completed(book, level)

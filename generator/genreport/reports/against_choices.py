@@ -18,7 +18,7 @@ from genreport.reports.choices import Cell, Choice, Chooser, Rival
 SHOWN = re.compile(
     r"pair\.[^.]+\.[^.]+\.[^.]+\.(cross|front)\d+|test\.[^.]+\.peak\.lead"
     r"|test\.[^.]+\.slo\.[^.]+\.(limit|lead|[^.]+\.(load|throughput))|[^.]+\.[^.]+\.peak_throughput"
-    r"|test\.[^.]+\.at\.[^.]+\.lead|[^.]+\.[^.]+\.[^.]+\.(concurrency|output_throughput)"
+    r"|test\.[^.]+\.at\.[^.]+\.lead|[^.]+\.[^.]+\.[^.]+\.(concurrency|output_throughput|failed|all_requests)"
 )
 
 
@@ -91,6 +91,7 @@ def _borrowed(c: Comparison, choice: Choice, names: dict[str, str]) -> Choice:
         return given and replace(
             given, engine=names[given.engine], load=own(given.load), throughput=own(given.throughput),
             first=f"other.{c.slug}.{given.first}", marks=(), cost=None, pays_from=None,
+            broke=given.broke and f"other.{c.slug}.{given.broke}",
         )  # fmt: skip
 
     return replace(

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations, pairwise
+from itertools import combinations, pairwise, takewhile
 
 from genreport.figures import Figures, LevelView, TestView
-from genreport.figures.choosing import RANGE_ENDS, Fronts, Slo, common, compared, envelope, slos
+from genreport.figures.choosing import FAILURES_END, RANGE_ENDS, Fronts, Slo, common, compared, envelope, slos
 from genreport.figures.crossing import met
 from genreport.provenance import Quantity
 
@@ -29,7 +29,11 @@ class Mark:
 
 @dataclass(frozen=True)
 class Cell:
-    """One engine at one service level, or at its peak: `met`, `beyond` the range, `never` met, or `unknown`."""
+    """One engine at one service level, or at its peak: `met`, `beyond` the range, `never` met, or `unknown`.
+
+    `broke`: the first level with failed requests, where it, not the statistic, ends what the limit allows (`beyond` or
+    `never`).
+    """
 
     engine: str
     case: str
@@ -39,6 +43,7 @@ class Cell:
     marks: tuple[Mark, ...] = ()
     cost: Quantity | None = None
     pays_from: Quantity | None = None
+    broke: str = ""
 
 
 @dataclass(frozen=True)
@@ -132,17 +137,20 @@ class Chooser:
 
     def _cell(self, scope: str, engine: str, slo: Slo) -> Cell:
         load, levels = self.figures.ledger[f"{scope}.load"], self.test.levels_of(engine)
-        measured = [level for level in levels if self.value(f"{level.id}.{slo.statistic}")]
-        case = ("never" if measured else "unknown") if load.missing else "beyond" if RANGE_ENDS in load.notes else "met"
+        sound = list(takewhile(lambda level: not self.value(f"{level.id}.failed"), levels))
+        measured = [level for level in sound if self.value(f"{level.id}.{slo.statistic}")]
+        failing = next((level.id for level in levels[len(sound) :]), "")
+        broke = failing if FAILURES_END in load.notes or not measured else ""
         return Cell(
             engine=engine,
-            case=case,
+            case=_case(load, bool(measured or broke)),
             load=load,
             throughput=self.figures.ledger[f"{scope}.throughput"],
-            first=(measured or levels)[0].id,
+            first=broke if load.missing and broke else (measured or levels)[0].id,
             marks=tuple(self._marks(touched(measured, load.value))),
             cost=self.fig(f"{scope}.cost"),
             pays_from=self.fig(f"{scope}.pays_from"),
+            broke=broke,
         )
 
     def at_peak(self) -> Choice:
@@ -295,6 +303,13 @@ class Chooser:
             return None
         chosen = better(found, key=found.__getitem__)
         return chosen if list(found.values()).count(found[chosen]) == 1 else None
+
+
+def _case(load: Quantity, known: bool) -> str:
+    """What a limit's load comes to; `known`: whether a level tells."""
+    if load.missing:
+        return "never" if known else "unknown"
+    return "met" if {RANGE_ENDS, FAILURES_END}.isdisjoint(load.notes) else "beyond"
 
 
 def _called(won: Sequence[Choice]) -> str:
