@@ -248,6 +248,25 @@ def test_the_choice_for_one_user_is_held_against_the_one_before(compared):
     assert re.search(r"one user\s*changes\s*llamacpp-q4", page(c))
 
 
+def test_a_choice_says_how_many_requests_failed_then_and_now(compared):
+    def half(winner: str) -> Callable:
+        return lambda engine, level, repeat, index: (
+            Failure(kind="http", status=503) if engine == winner and index % 2 else None
+        )
+
+    then = {"slos": SLOS, "latency": noisy(vllm=3.0, llama=0.4), "failures": half("llamacpp-q4")}
+    now = {"slos": SLOS, "latency": noisy(vllm=0.3, llama=2.0, shift=1), "failures": half("vllm-bf16")}
+    c = compared(old=then, new=now)
+    failed = "(with 12 of 24 requests failed)"
+    assert f"for one user it was llamacpp-q4 {failed} and is now vllm-bf16 {failed}" in sentence(c)
+    assert f"C = 1 {failed}" in page(c)
+    limit = next(row for row in chosen(c) if row.slo)
+    assert [{cell.engine: cell.broke for cell in choice.cells} for choice in (limit.then, limit.now)] == [
+        {"vllm-bf16": "", "llamacpp-q4": "other.old.concurrency.llamacpp-q4.c1"},
+        {"vllm-bf16": "concurrency.vllm-bf16.c1", "llamacpp-q4": ""},
+    ]
+
+
 def test_the_same_engine_ahead_within_the_noise_is_no_choice(compared):
     engines = (VLLM, replace(VLLM, id="vllm-twin", baseline=False))
 

@@ -38,6 +38,13 @@ def failing(engine: str | None = None, level: str | None = None, repeat: int | N
     )
 
 
+def half(*engines: str) -> Callable:
+    """Fails every second request of these engines."""
+    return lambda engine, level, repeat, index: (
+        Failure(kind="http", status=503) if engine in engines and index % 2 else None
+    )
+
+
 def uncounted(_: str, request: Request) -> Request:
     """A server that states no tokens and no times."""
     return request.model_copy(update={"usage": None, "tokens": None, "server": {}})
@@ -55,6 +62,9 @@ CASES: dict[str, dict] = {
     "all failed": {"tests": ALL, "failures": failing()},
     "the challenger failed": {"tests": ALL, "failures": failing("llamacpp-q4")},
     "the baseline failed": {"tests": ALL, "failures": failing("vllm-bf16")},
+    "half failed": {"tests": ALL, "failures": half("llamacpp-q4"), "repeats": 2},
+    "half of both failed": {"tests": ALL[:1], "engines": OPENAI, "failures": half("plain", "other"), "repeats": 2},
+    "half failed alone": {"tests": ALL[:1], "engines": (VLLM,), "failures": half("vllm-bf16")},
     "the first level failed": {"tests": ALL, "failures": failing(level="c1")},
     "the last level failed": {"tests": ALL, "failures": failing(level="c16")},
     "the first repeat failed": {"tests": ALL, "failures": failing(repeat=1), "repeats": 2},
@@ -206,6 +216,74 @@ def test_the_front_page_says_where_growth_stops_only_if_it_does_to_the_end(tmp_p
     text = read(tmp_path, "index.md", tests=ALL[:1], engines=(VLLM,), latency=shaped(*itls))
     assert said in text
     assert ("buys little" in text) == ("little" in said)
+
+
+@pytest.mark.parametrize(
+    ("case", "page", "said"),
+    [
+        ("half failed", "index.md",
+         "At C = 1 llamacpp-q4 is the fastest with 77.1 tok/s, with 8 of 16 requests failed (against 45.7 tok/s by vllm-bf16); "
+         "at C = 16 it is vllm-bf16 with 468 tok/s (against 153 tok/s by llamacpp-q4 with 64 of 128 requests failed)."),
+        ("half failed", "index.md", "for one user llamacpp-q4 (with 8 of 16 requests failed); p99 TTFT under 150 ms: vllm-bf16, C ="),
+        ("half failed", "index.md", "for one user (llamacpp-q4 with 8 of 16 requests failed), 0.327× at the peaks (llamacpp-q4 with 64"),
+        ("half failed", "concurrency/index.md", "llamacpp-q4 reaches 153 tok/s at C = 16 (with 64 of 128 requests failed)."),
+        ("half failed", "head-to-head-llamacpp-q4/index.md",
+         "At C = 1 llamacpp-q4 wins with 77.1 tok/s (with 8 of 16 requests failed) against 45.7 tok/s;"),
+        ("half failed", "head-to-head-llamacpp-q4/index.md",
+         "Requests failed, and are in none of this: at C = 1 8 of 16 by llamacpp-q4; at C = 2 8 of 16 by llamacpp-q4;"),
+        ("half failed", "guide/index.md",
+         "For one user llamacpp-q4 is the fastest: 77.1 tok/s (with 8 of 16 requests failed), 1.69× the 45.7 tok/s of vllm-bf16."),
+        ("half failed", "guide/index.md",
+         "llamacpp-q4 delivers the most up to C = 2.50 (with 8 of 16 requests failed at C = 1, and some at other loads), vllm-bf16"),
+        ("half failed", "guide/index.md",
+         "requests failed on these fronts, 8 of 16 of llamacpp-q4 at C = 1 and some at other levels."),
+        ("half failed", "guide/index.md",
+         "| vllm-bf16 | n/a | untouched | C = 10.7† | 354 tok/s† | not met at C = 1, where 8 of 16 requests failed | n/a |"),
+        ("half of both failed", "index.md", "too close to call between"),
+        ("half of both failed", "index.md", "tok/s (with 8 of 16 requests failed) and"),
+        ("half of both failed", "guide/index.md", "tok/s (with 8 of 16 requests failed) and"),
+        ("half failed alone", "index.md",
+         "vllm-bf16 delivers 41.3 tok/s, with 4 of 8 requests failed, at C = 1 and 368 tok/s, with 32 of 64 requests failed, at"),
+        ("half failed alone", "concurrency/index.md",
+         "The highest throughput is 368 tok/s, by vllm-bf16 at C = 16 (with 32 of 64 requests failed)."),
+        ("half failed alone", "guide/index.md",
+         "One user gets 41.3 tok/s (with 4 of 8 requests failed), and the most it delivers is 368 tok/s, at C = 16 (with 32 of"),
+    ],
+)  # fmt: skip
+def test_a_winner_and_a_peak_say_how_many_requests_failed_for_them(told, case, page, said):
+    text = told(case)[page]
+    assert said in line(text.replace("</td>", " |</td>")) or said in " ".join(plain(text).split())
+
+
+def test_the_failed_requests_of_a_sentence_are_linked_figures(told):
+    for name in ("failed", "all_requests"):
+        assert f"concurrency.llamacpp-q4.c1.{name}" in told("half failed")["index.md"]
+
+
+def test_without_failed_requests_no_sentence_speaks_of_them(told):
+    for page in told("two repeats").values():
+        assert not re.search(r"\d of \d+ (requests failed|by|of)", line(page))
+
+
+@pytest.mark.parametrize(
+    ("engines", "said"),
+    [
+        ({"llamacpp-q4"}, "is the fastest at both ends of the range: 53.2 tok/s at C = 1 (against"),
+        (
+            {"vllm-bf16"},
+            "is the fastest at both ends of the range: 47.3 tok/s, with 8 of 16 requests failed, at C = 1 (against",
+        ),
+    ],
+)
+def test_the_fastest_at_both_ends_says_what_failed_at_each(tmp_path, engines, said):
+    what = {"latency": itl({"vllm-bf16": 0.02, "llamacpp-q4": 0.08}, 0.1), "failures": half(*engines), "repeats": 2}
+    assert said in read(tmp_path, "index.md", tests=ALL[:1], **what)
+
+
+def test_equal_engines_of_which_requests_failed_say_so(tmp_path):
+    what = {"engines": OPENAI, "failures": half("plain", "other"), "repeats": 2, "latency": lambda *_: (0.05, 0.02)}
+    text = read(tmp_path, "head-to-head-other/index.md", tests=ALL[:1], jitter=0, **what)
+    assert "tok/s (requests failed: 8 of 16 by plain and 8 of 16 by other);" in text
 
 
 def test_engines_without_a_common_load_are_not_compared(tmp_path):

@@ -165,7 +165,7 @@ def test_a_repeat_without_failed_requests_keeps_its_limit(tmp_path):
 
 @pytest.mark.parametrize(
     ("level", "said"),
-    [("c8", "C ≥ 4 (32 of 64 requests failed at C = 8)"), ("c1", "not met at C = 1 (8 of 16 requests failed there)")],
+    [("c8", "C ≥ 4 (32 of 64 requests failed at C = 8)"), ("c1", "not met at C = 1, where 8 of 16 requests failed")],
 )
 def test_the_table_of_limits_names_the_requests_that_end_a_load(tmp_path, level, said):
     text = page(tmp_path, slos=[slo(1e6)], failures=failing(level))

@@ -91,7 +91,7 @@ def _borrowed(c: Comparison, choice: Choice, names: dict[str, str]) -> Choice:
         return given and replace(
             given, engine=names[given.engine], load=own(given.load), throughput=own(given.throughput),
             first=f"other.{c.slug}.{given.first}", marks=(), cost=None, pays_from=None,
-            broke=given.broke and f"other.{c.slug}.{given.broke}",
+            at=given.at and f"other.{c.slug}.{given.at}", broke=given.broke and f"other.{c.slug}.{given.broke}",
         )  # fmt: skip
 
     return replace(

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations, pairwise, takewhile
 
 from genreport.figures import Figures, LevelView, TestView
-from genreport.figures.choosing import FAILURES_END, RANGE_ENDS, Fronts, Slo, common, compared, envelope, slos
+from genreport.figures.choosing import FAILURES_END, RANGE_ENDS, Fronts, Slo, common, compared, envelope, on_front, slos
 from genreport.figures.crossing import met
 from genreport.provenance import Quantity
 
@@ -31,8 +31,8 @@ class Mark:
 class Cell:
     """One engine at one service level, or at its peak: `met`, `beyond` the range, `never` met, or `unknown`.
 
-    `broke`: the first level with failed requests, where it, not the statistic, ends what the limit allows (`beyond` or
-    `never`).
+    `at`: the level that has this throughput, where one does. `broke`: the first level with failed requests, where it, not
+    the statistic, ends what the limit allows (`beyond` or `never`).
     """
 
     engine: str
@@ -43,6 +43,7 @@ class Cell:
     marks: tuple[Mark, ...] = ()
     cost: Quantity | None = None
     pays_from: Quantity | None = None
+    at: str = ""
     broke: str = ""
 
 
@@ -83,7 +84,8 @@ class Stretch:
     """Loads in a row at which one engine delivers the most, and the crossings at their ends.
 
     `first` and `last` are the measured loads in it, or where none is the ones around it. `call`: it `wins` at one of those
-    in it, is too `close` to call or `untested` at all of them, or there is none in it (`between`).
+    in it, is too `close` to call or `untested` at all of them, or there is none in it (`between`). `failing`: the engine's
+    levels among them at which requests failed.
     """
 
     engine: str
@@ -92,6 +94,7 @@ class Stretch:
     start: Quantity | None
     end: Quantity | None
     call: str
+    failing: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -104,10 +107,14 @@ class Crossing:
 
 @dataclass(frozen=True)
 class Front:
-    """Two fronts against each other: the case, who leads where, and the crossings (see `choosing.Fronts`)."""
+    """Two fronts against each other: the case, who leads where, and the crossings (see `choosing.Fronts`).
+
+    `failing`: engine and scope of their levels at which requests failed.
+    """
 
     fronts: Fronts
     found: tuple[Crossing, ...]
+    failing: tuple[tuple[str, str], ...] = ()
 
 
 class Chooser:
@@ -173,6 +180,7 @@ class Chooser:
             marks=tuple(self._marks([best])),
             cost=self.fig(f"{scope}.cost"),
             pays_from=self.fig(f"{scope}.pays_from"),
+            at=best.id,
         )
 
     def _choice(self, scope: str, slo: Slo | None, cells: tuple[Cell, ...], ratio: str) -> Choice:
@@ -238,6 +246,7 @@ class Chooser:
                 throughput=self.figures.ledger[f"{level.id}.output_throughput"],
                 first=level.id,
                 marks=tuple(self._marks([level])),
+                at=level.id,
             )
             for level in levels
         )
@@ -272,7 +281,8 @@ class Chooser:
         last = min((c for c in scopes if c >= high / NEAR), default=max(scopes))
         if won:
             first, last = won[0].winner.load.value, won[-1].winner.load.value
-        return Stretch(engine, scopes[first], scopes[last], start, None, _called(won))
+        failing = tuple(scope for c, scope in scopes.items() if first <= c <= last and self.value(f"{scope}.failed"))
+        return Stretch(engine, scopes[first], scopes[last], start, None, _called(won), failing)
 
     def _turn(self, before: str, after: str, load: float) -> Quantity | None:
         """The figure of the load at which one engine's curve overtakes another's; none where no curves meet there."""
@@ -292,7 +302,9 @@ class Chooser:
         scope = f"pair.{self.test.id}.{a}.{b}"
         ids = [f"{scope}.front{k}" for k in range(1, fronts.count + 1)]
         ledger = self.figures.ledger
-        return Front(fronts, tuple(Crossing(ledger[id], ledger[f"{id}_throughput"]) for id in ids))
+        levels = [level for engine in (a, b) for level in on_front(ledger, self.test.levels_of(engine))]
+        failing = tuple((level.engine, level.id) for level in levels if self.value(f"{level.id}.failed"))
+        return Front(fronts, tuple(Crossing(ledger[id], ledger[f"{id}_throughput"]) for id in ids), failing)
 
     # ---- by one figure
 

@@ -103,11 +103,12 @@ def _leader(choice: Choice) -> dict[str, Any] | None:
     return {
         "engine": ranked[0].engine,
         "call": "close" if tied else choice.call,
-        "rivals": [(c.engine, c.throughput) for c in ranked if c.engine in rivals],
+        "rivals": [(c.engine, c.throughput, c.at) for c in ranked if c.engine in rivals],
         "interval": choice.rivals[0].low if choice.rivals else None,
         "throughput": ranked[0].throughput,
+        "at": ranked[0].at,
         "concurrency": ranked[0].load,
-        "others": [(c.engine, c.throughput) for c in ranked[1:]],
+        "others": [(c.engine, c.throughput, c.at) for c in ranked[1:]],
     }
 
 
