@@ -1010,3 +1010,27 @@ def test_prices_that_are_not_whole_are_mistakes_of_the_plan(tmp_path, prices, sa
 def test_whole_prices_are_read(tmp_path):
     (tmp_path / "plan.yaml").write_text(PLAN + json.dumps(PRICES), "utf-8")
     assert read_plan(tmp_path / "plan.yaml", on_this_machine=False).prices.card == 1800
+
+
+@pytest.mark.slow
+def test_the_answer_to_a_number_of_users_says_what_failed_at_the_loads_beside_it(calculating, tmp_path):
+    round = compose_round(tmp_path / "round", jitter=0, latency=DOMINATED, failures=failing("c4"))
+    tab = calculating.browser.new_page()
+    tab.set_content(f"<article>{guide(round).split('---', 2)[2]}</article>")
+    tab.add_script_tag(path=str(ASSETS / "guide.js"))
+    said = {}
+    for users in (1, 3, 4, 16):
+        tab.fill(".gr-users [name=users]", str(users))
+        said[users] = tab.locator(".gr-users output").inner_text()
+    failed = " But 16 of 32 requests failed at C = 4."
+    assert [users for users, text in said.items() if text.endswith(failed)] == [3, 4]
+    assert [users for users, text in said.items() if "failed" in text] == [3, 4]
+    tab.close()
+
+
+def test_the_calculator_knows_which_loads_failed_requests(tmp_path):
+    figures = figures_of(tmp_path, failures=failing("c4"))
+    levels = json.loads(calculator(figures, figures.tests[0]))["datasets"]["levels"]
+    assert [(row["engine"], row["failed"], row["all_id"]) for row in levels if "failed" in row] == [
+        ("vllm-bf16", 16, "concurrency.vllm-bf16.c4.all_requests")
+    ]

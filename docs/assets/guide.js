@@ -189,13 +189,22 @@
     put(cells[3], say(verdict, { slots: shown(slots, "1"), waiting: shown(Math.max(0, users - slots), "1") }));
   };
 
+  /* a measured load at which requests failed, among those that an engine's throughput at a load is read off */
+  const failing = (levels, engine, at) => {
+    const own = levels.filter((row) => row.engine === engine);
+    const around = [own.findLast((row) => row.concurrency <= at), own.find((row) => row.concurrency >= at)];
+    return around.find((row) => row?.failed);
+  };
+
   const drawUsers = (root, say, data, users) => {
     const found = data.engines.map((engine) => served(engine, data.levels, users));
     root.querySelectorAll("tbody tr").forEach((row, place) => drawServed(row.cells, say, users, found[place]));
     const [best] = found.filter((one) => one.throughput !== null).sort((a, b) => b.throughput - a.throughput);
     const comparable = best && found.every(({ at }) => at === best.at);
     const values = comparable ? { engine: best.engine.engine, at: shown(best.at, "1"), value: shown(best.throughput, "tok/s") } : {};
-    put(root.querySelector("output"), say(!comparable ? "none" : best.exact ? "ahead" : "beyond", values));
+    const lost = comparable && failing(data.levels, best.engine.engine, best.at);
+    const failures = lost ? ` ${say("failing", { failed: shown(lost.failed, "1"), all: shown(lost.all, "1"), at: shown(lost.concurrency, "1") })}` : "";
+    put(root.querySelector("output"), say(!comparable ? "none" : best.exact ? "ahead" : "beyond", values) + failures);
   };
 
   const startUsers = (root, data, form, say) => {

@@ -51,6 +51,8 @@ def _coefficients(figures: Figures, test: TestView, engine: str) -> Row:
 
 def _level(figures: Figures, engine: str, level: str) -> Row:
     names = {"concurrency": "concurrency", "throughput": "output_throughput", "wait": WAIT, "itl": "itl.p50"}
+    if figures.ledger.value(f"{level}.failed"):
+        names |= {"failed": "failed", "all": "all_requests"}
     found = _numbers(**{name: figures.ledger.get(f"{level}.{figure}") for name, figure in names.items()})
     return {"engine": engine} | found
 
