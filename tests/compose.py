@@ -175,13 +175,14 @@ def compose_round(
     machine: dict | None = None,
     seed: str = "",
     remarks: Mapping[str, Sequence[str]] | None = None,
+    lag_us: Mapping[str, int] | None = None,
 ) -> Round:
     """Writes a round under `path` and opens it.
 
     `latency` overrides the engines' own; `failures(engine, level, repeat, index)` fails requests; `alter(key, request)`
     may change any record (key = `test/engine/level/rN`); `unfinished` keys are planned but broke off; `counters`,
     `samples`, `logs`, `models` and `ceilings` leave out what a round may lack; `plan` and `machine` replace some of their
-    keys; another `seed` gives another jitter; `remarks` of the recorder by key.
+    keys; another `seed` gives another jitter; `remarks` of the recorder by key; `lag_us` of the client by level.
     """
     writer = RoundWriter(path)
     given = latency or (lambda engine, c, _: by_id[engine].latency(c))
@@ -217,6 +218,8 @@ def compose_round(
         if logs:
             level.text("engine.log.gz", "composed: the engine said nothing\n")
         facts = _facts(test, load, engine_id, launches[engine_id], repeat, warmup, loop, logs)
+        if lag_us and level_name in lag_us:
+            facts["client"] = facts["client"].model_copy(update={"lag_us": [lag_us[level_name]] * 40})
         level.seal(facts | {"remarks": (remarks or {}).get(key, [])})
     if seal:
         writer.seal(EPOCH_US + 3600 * SECOND)
