@@ -1,12 +1,13 @@
 import asyncio
 import time
+from pathlib import Path
 
 import pytest
 
 from fault_server import serving
 from genreport import desk
 from genreport.client import Call, Client, Clock, Exchange
-from genreport.load import LAG_PERIOD_US, Honesty, closed_loop
+from genreport.load import LAG_PERIOD_US, Honesty, closed_loop, suspended_ns
 from genreport.records import Request
 
 pytestmark = pytest.mark.anyio
@@ -161,3 +162,25 @@ def ended(index: int, events: int) -> Exchange:
     for token in range(events):
         exchange.take(token, b'data: {"choices": [{"index": 0, "text": "t%d"}]}\n\n' % token)
     return exchange
+
+
+def test_a_machine_slept_for_as_long_as_its_uptime_is_ahead_of_its_monotonic_clock():
+    """As the kernel tells it elsewhere, in hundredths of a second."""
+    seconds = float(Path("/proc/uptime").read_text().split()[0]) - time.clock_gettime(time.CLOCK_MONOTONIC)
+    assert suspended_ns() / 1e9 == pytest.approx(seconds, abs=0.5)
+
+
+def test_sleep_is_seen_where_only_the_clock_that_counts_it_went_on(monkeypatch):
+    """The machine that tests run on may never sleep, so both clocks are set."""
+    clocks = {time.CLOCK_BOOTTIME: 53_000_000_000, time.CLOCK_MONOTONIC: 41_000_000_000}
+    monkeypatch.setattr(time, "clock_gettime_ns", clocks.__getitem__)
+    assert suspended_ns() == 12_000_000_000
+
+
+async def test_a_level_tells_how_long_the_machine_slept_in_it_and_not_before(monkeypatch):
+    clocks = {time.CLOCK_BOOTTIME: 53_000_000_000, time.CLOCK_MONOTONIC: 41_000_000_000}
+    monkeypatch.setattr(time, "clock_gettime_ns", clocks.__getitem__)
+    async with Honesty() as honesty:
+        clocks[time.CLOCK_BOOTTIME] += 2_500_000_000
+        clocks[time.CLOCK_MONOTONIC] += 500_000_000
+    assert honesty.facts.slept_us == 2_000_000
