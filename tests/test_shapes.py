@@ -198,14 +198,19 @@ def open_test(**fields):
     return test | fields
 
 
-@pytest.mark.parametrize(("load", "levels"), [
-    ({"rates": [50, 100.5], "arrivals": "constant", "requests": 10}, {"q50": 10, "q100_5": 10}),
-    ({"rates": [100], "requests": 12, "max_in_flight": 1}, {"q100": 12}),
-    ({"rates": [100], "arrivals": "gamma", "burstiness": 0.5, "requests": 12, "shared_prefix": 0.5}, {"q100": 12}),
-    ({"ramp": {"from": 20, "to": 80}, "arrivals": "constant", "duration_s": 0.2}, {"ramp": 10}),
-    ({"bursts": {"size": 4, "every_s": 0.05}, "requests": 8}, {"burst4": 8}),
+@pytest.mark.parametrize(("load", "levels", "arrivals"), [
+    ({"rates": [50, 100.5], "arrivals": "constant", "requests": 10}, {"q50": 10, "q100_5": 10},
+     {"process": "constant"}),
+    ({"rates": [100], "requests": 12, "max_in_flight": 1}, {"q100": 12},
+     {"process": "poisson", "burstiness": 1, "max_in_flight": 1}),
+    ({"rates": [100], "arrivals": "gamma", "burstiness": 0.5, "requests": 12, "shared_prefix": 0.5}, {"q100": 12},
+     {"process": "gamma", "burstiness": 0.5}),
+    ({"ramp": {"from": 20, "to": 80}, "arrivals": "constant", "duration_s": 0.2}, {"ramp": 10},
+     {"process": "ramp", "from_rate": 20, "to_rate": 80}),
+    ({"bursts": {"size": 4, "every_s": 0.05}, "requests": 8}, {"burst4": 8},
+     {"process": "burst", "size": 4, "every_s": 0.05}),
 ])  # fmt: skip
-def test_arrivals_are_recorded_end_to_end(tmp_path: Path, port: int, load, levels) -> None:
+def test_arrivals_are_recorded_end_to_end(tmp_path: Path, port: int, load, levels, arrivals) -> None:
     found = measured(plan_of(tmp_path, engine(port), tests=[open_test(**load)]), tmp_path / "round")
     assert list(rounds.check(found.path)) == []
     assert {level.facts.level: level.facts.requests for level in found.levels} == levels
@@ -214,11 +219,7 @@ def test_arrivals_are_recorded_end_to_end(tmp_path: Path, port: int, load, level
         sent = [request for request in found.requests(level) if not request.warmup]
         assert len(sent) == facts.requests
         assert (facts.kind, facts.concurrency, facts.mixed, facts.search) == ("open", None, False, None)
-        assert (
-            facts.arrivals.process == load.get("arrivals", {"rates": "poisson"}.get(next(iter(load))))
-            or facts.arrivals.size
-            or facts.arrivals.to_rate
-        )
+        assert facts.arrivals.model_dump(exclude_none=True, exclude={"rate"}) == arrivals
         assert all(request.failure is None and request.t0_us >= request.due_us for request in sent)
 
 
