@@ -811,3 +811,25 @@ def test_t13_a_level_whose_events_come_in_bunches_is_flagged(tmp_path):
     assert figures.ledger["concurrency.vllm-bf16.c4.coalesced_share"].value > 0.8
     assert "coalesced" in flags(figures, "concurrency.vllm-bf16.c4")
     assert "coalesced" not in flags(figures, "concurrency.vllm-bf16.c1")
+
+
+def test_t7_tokens_that_came_before_an_error_are_in_no_throughput_and_in_no_latency(tmp_path):
+    """Every second request of the second level broke off after all its tokens came."""
+
+    def broke(request):
+        if request.index % 2:
+            return request
+        failure = Failure(kind="error-event", status=200, message="engine core died")
+        return request.model_copy(update={"kinds": request.kinds[:-2] + "xd", "failure": failure, "usage": None})
+
+    whole, half = (
+        compute(compose_round(tmp_path / name, tests=(sweep(1, 4),), repeats=1, **more))
+        for name, more in (("whole", {}), ("half", {"alter": trouble(broke)}))
+    )
+    at = "concurrency.vllm-bf16.c4"
+    assert (whole.ledger[f"{at}.output_tokens"].value, half.ledger[f"{at}.output_tokens"].value) == (16 * 16, 8 * 16)
+    assert (half.ledger[f"{at}.completed"].value, half.ledger[f"{at}.failed"].value) == (8, 8)
+    assert half.ledger[f"{at}.ttft.p50"].n == half.ledger[f"{at}.e2el.p50"].n == 8
+    rate = half.ledger[f"{at}.output_throughput"].value / whole.ledger[f"{at}.output_throughput"].value
+    assert rate == pytest.approx(0.5, rel=0.1)
+    assert half.ledger[f"{at}.output_throughput"].value == recomputed(half, f"{at}.output_throughput")
