@@ -208,3 +208,15 @@ def test_a_large_simulated_change_is_found_where_it_is_and_nowhere_else():
     assert power(world, 20, 2, 1.5, which) > 0.9
     found = [c for verdicts, _ in trials(world, 20, 2, 1.5, which) for c in verdicts if int(c.scope[13]) >= 2]
     assert sum(c.verdict in ("improved", "regressed") for c in found) <= 0.05 * len(found)
+
+
+@pytest.mark.slow
+def test_a_simulated_change_as_large_as_is_printed_as_detectable_is_found_about_four_times_in_five():
+    """Eighty figures: a share of 80 % is told to within 13 % (three standard errors)."""
+    from benchmarks.simulated_truth import World, power, printed
+
+    world = World(repeats=5)
+    size = printed(world, "detectable", 20, 2)
+    found = {part: power(world, 40, 3, 1 + part * size, lambda level, _: level < 2) for part in (0.5, 1)}
+    assert found[1] == pytest.approx(0.8, abs=0.13)
+    assert found[0.5] < 0.5
