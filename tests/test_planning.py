@@ -97,6 +97,19 @@ def test_the_drafted_plan_of_every_kind_passes_the_check(kind, tmp_path, monkeyp
     assert CliRunner().invoke(main, ["plan", "check", "plan.yaml"]).exit_code == 0
 
 
+def test_without_an_address_servers_are_found_where_they_listen_on_this_machine(tmp_path, monkeypatch, port):
+    with listening(SERVERS["llamacpp"]) as llama, listening(SERVERS["vllm"]) as vllm:
+        monkeypatch.setattr(finding, "PORTS", [int(url.rpartition(":")[2]) for url in (vllm, llama)] + [port])
+        made = CliRunner().invoke(main, ["plan", "init", str(tmp_path / "plan.yaml")])
+    assert made.exit_code == 0, made.output
+    found = [(engine.kind, engine.url) for engine in read_plan(tmp_path / "plan.yaml").engines]
+    assert found == [("vllm", vllm), ("llamacpp", llama)]
+
+
+def test_servers_are_looked_for_where_each_kind_listens_unless_told_otherwise():
+    assert {8000, 8080, 30000, 3000, 11434} <= set(finding.PORTS)  # vLLM, llama.cpp, SGLang, TGI, Ollama
+
+
 def test_a_plan_is_never_overwritten(tmp_path):
     file = tmp_path / "plan.yaml"
     file.write_text("mine")
