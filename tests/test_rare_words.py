@@ -44,6 +44,14 @@ def test_a_hypothesis_over_two_repeats_says_how_many_a_verdict_takes(tmp_path: P
     assert f"few: it is faster – {FEW}" in text
 
 
+def test_a_choice_that_changes_stands_before_what_became_faster_in_some_figures_and_slower_in_others(tmp_path) -> None:
+    slos = [{"id": "snappy", "figure": "ttft", "percentile": "p50", "below_ms": 75}]
+    later = {"slos": slos, "latency": noisy(vllm=0.7, wait=1.6, shift=2)}
+    text = page(pair(tmp_path, old={"slos": slos}, new=later))
+    assert "The recommendation changes: with a p50 TTFT under 75 ms it was vllm-bf16 and is now no engine." in text
+    assert "Slower: llamacpp-q4. Faster in some figures, slower in others: vllm-bf16. Most improved" in text
+
+
 def test_arrivals_of_a_trace_are_said_to_be_those_of_a_file(tmp_path: Path) -> None:
     text = audited.read(audited.composed(tmp_path, arriving(2, 4, process="trace")), "arrivals/index.md")
     assert (
