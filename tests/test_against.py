@@ -276,7 +276,7 @@ def test_the_same_engine_ahead_within_the_noise_is_no_choice(compared):
     c = compared(old={"engines": engines, "latency": latency}, new={"engines": engines, "latency": latency})
     assert [row.case for row in chosen(c) if not row.slo] == ["open", "open"]  # one user, and the peaks
     assert "the same name, not beyond the noise in both" in page(c)
-    assert "too close to call between vllm-bf16 with" in page(c)
+    assert "undecided between vllm-bf16 with" in page(c)
     assert "Which engine to choose is within the noise in one of the rounds or in both" in page(c)
 
 

@@ -177,7 +177,7 @@ def test_no_json_whatever_breaks_the_reading(payloads):
 @given(text=st.text(), number=st.one_of(st.integers(), st.floats()), more=st.dictionaries(st.text(), st.text()))
 def test_the_quick_reader_and_the_standard_one_say_the_same(text, number, more):
     body = (
-        completion(text, finish_reason=text, **more)
+        completion(**({"text": text} | more | {"finish_reason": text}))
         | usage(number)
         | {"timings": {"predicted_n": number, text: number}}
     )

@@ -561,17 +561,17 @@ def close_at(*loads: int):
 
 def test_a_lead_that_the_repeats_leave_open_is_too_close_to_call(tmp_path):
     text = page(tmp_path, latency=close_at(1, 2, 4, 8, 16), slos=[slo(1e6)])
-    assert "For one user it is too close to call between vllm-bf16 with" in text
-    assert "vllm-bf16 delivers the most at every load that was compared, C = 1 to 16 (too close to call)" in text
-    assert "without any limit on the wait it is too close to call between vllm-bf16 with" in text
-    assert re.search(r"p50 TTFT under 1,000 s: too close to call between vllm-bf16 with \S+ tok/s and", text)
-    assert re.search(r"C = 1: too close to call: with 95 % confidence llamacpp-q4 delivers 0\S+ to 1\S+ of vllm", text)
+    assert "For one user it is undecided between vllm-bf16 with" in text
+    assert "vllm-bf16 delivers the most at every load that was compared, C = 1 to 16 (undecided)" in text
+    assert "without any limit on the wait it is undecided between vllm-bf16 with" in text
+    assert re.search(r"p50 TTFT under 1,000 s: undecided between vllm-bf16 with \S+ tok/s and", text)
+    assert re.search(r"C = 1: undecided: with 95 % confidence llamacpp-q4 delivers 0\S+ to 1\S+ of vllm", text)
     assert "is the fastest" not in text
 
 
 def test_a_lead_that_wins_at_one_load_is_named_with_the_loads_at_which_it_does_not(tmp_path):
     text = page(tmp_path, latency=close_at(1))
-    assert "For one user it is too close to call between" in text
+    assert "For one user it is undecided between" in text
     assert re.search(r"the highest throughput is vllm-bf16's, \S+ tok/s, 1\S+ the", text)
     assert "vllm-bf16 delivers the most at every load that was compared, C = 1 to 16;" in text
 
@@ -581,7 +581,7 @@ def test_engines_that_change_places_within_the_noise_are_told_by_their_curves_al
         return 0.1, (0.0200 if engine == "vllm-bf16" else 0.0206 - 0.0004 * c) * (1 + 0.1 * repeat)
 
     text = page(tmp_path, latency=latency, tests=(sweep(1, 2, 4),))
-    assert "it is too close to call at every load that was compared; by the curves alone vllm-bf16 delivers" in text
+    assert "it is undecided at every load that was compared; by the curves alone vllm-bf16 delivers" in text
 
 
 def test_one_repeat_is_said_to_be_no_test(tmp_path):
@@ -644,7 +644,7 @@ def test_nothing_is_said_of_longer_prompts_than_were_measured(tmp_path):
     assert "retrieval loses" not in text
 
 
-@pytest.mark.parametrize(("repeats", "said"), [(2, "too close to call"), (1, "not tested")])
+@pytest.mark.parametrize(("repeats", "said"), [(2, "undecided"), (1, "not tested")])
 def test_a_phase_within_the_noise_is_neither_faster_nor_slower(tmp_path, repeats, said):
     text = page(tmp_path, latency=close_at(1), repeats=repeats)
     assert re.search(rf"its answers come at 0\.9\S+ the speed \({said}\)", text)

@@ -117,9 +117,9 @@ def test_a_lead_smaller_than_the_spread_of_repeats_is_no_win(tmp_path):
         return 0.05, (0.02 if engine == BASE else 0.021) * (1 + 0.2 * repeat)
 
     text = read(figures_of(tmp_path, latency=latency))
-    assert "At C = 1 it is too close to call between vllm-bf16 with" in text
-    assert "throughput: too close to call at every level that both ran." in text
-    assert "vllm-bf16's is the higher one throughout, but too close to call at every level that both ran." in text
+    assert "At C = 1 it is undecided between vllm-bf16 with" in text
+    assert "throughput: undecided at every level that both ran." in text
+    assert "vllm-bf16's is the higher one throughout, but undecided at every level that both ran." in text
     assert "wins with" not in text
 
 
@@ -137,8 +137,8 @@ def test_a_lead_at_some_loads_only_is_told_load_by_load(tmp_path):
         return 0.05, (0.02 if engine == BASE else 0.021) * (1 + (0.2 * repeat if c == 1 else 0))
 
     text = read(figures_of(tmp_path, latency=latency))
-    assert "throughput: vllm-bf16 is ahead at C = 2 and 4; too close to call at C = 1." in text
-    assert "is the higher one throughout, but too close to call at C = 1." in text
+    assert "throughput: vllm-bf16 is ahead at C = 2 and 4; undecided at C = 1." in text
+    assert "is the higher one throughout, but undecided at C = 1." in text
 
 
 def test_engines_without_a_common_level_have_nothing_to_compare(tmp_path):
