@@ -50,12 +50,12 @@ def free(path: str | Path) -> Path:
 
 
 def derivation_group(id: str) -> str:
-    """The page a figure's derivation stands on: one a level, repeat, engine or pair (`concurrency.vllm-bf16.c4`)."""
+    """The page a figure's derivation stands on: one a level, repeat, engine, limit or pair (`concurrency.vllm-bf16.c4`)."""
     figure = id.partition("[")[0]
     parts = figure.split(".")
     if parts[0] in BETWEEN_ROUNDS and len(parts) > 2:
         return f"{parts[0]}.{parts[1]}.{derivation_group('.'.join(parts[2:]))}"
-    narrow = parts[0] == "pair" or (len(parts) > 4 and _REPEAT.fullmatch(parts[3]))
+    narrow = parts[0] == "pair" or parts[2:3] == ["slo"] or (len(parts) > 4 and _REPEAT.fullmatch(parts[3]))
     group = ".".join(parts[:-1][: 4 if narrow else 3] or parts)
     for pattern, many in _NUMBERED:
         if (found := pattern.fullmatch(figure)) and (first := int(found[1]) // many * many):
