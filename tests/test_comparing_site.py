@@ -81,9 +81,9 @@ def test_hypothesis_and_reproducibility_stand_on_their_pages(site):
 
 @pytest.mark.slow
 def test_a_borrowed_number_leads_to_the_derivation_in_its_own_round(site):
-    page = (site / "rounds" / "new" / "ttft" / "index.html").read_text("utf-8")
-    (href,) = re.findall(r'href="([^"]+)" data-id="other.old.concurrency.vllm.c4.ttft.p50"', page)
-    assert href == "../../old/figures/concurrency.vllm.c4.html#concurrency.vllm.c4.ttft.p50"
+    page = (site / "rounds" / "new" / "against-old" / "index.html").read_text("utf-8")
+    (href,) = re.findall(r'href="([^"]+)" data-id="other.old.concurrency.vllm.c4.itl.p50"', page)
+    assert href == "../../old/figures/concurrency.vllm.c4.html#concurrency.vllm.c4.itl.p50"
 
 
 @pytest.mark.slow

@@ -299,6 +299,9 @@
   const close = () => {
     clearTimeout(timer);
     wanted = null;
+    hide();
+  };
+  const hide = () => {
     if (!open) return;
     open.removeAttribute("aria-describedby");
     card.hidden = true;
@@ -317,7 +320,7 @@
     const number = closest(under, NUMBER);
     if (wanted !== number && wanted !== document.activeElement) wanted = null; // left before its figures came
     if (number === open && open) clearTimeout(timer);
-    else if (number) later(() => show(number), OPENS_MS);
+    else if (number) later(() => number.matches(":hover") && show(number), OPENS_MS);
     else if (closest(event.target, "#gr-hover")) clearTimeout(timer);
     else later(() => held() || close(), CLOSES_MS);
   });
@@ -386,7 +389,16 @@
   );
   /* a chart that is drawn above moves the number: the card goes with it */
   if ("ResizeObserver" in window) new ResizeObserver(() => open && stand(open)).observe(document.documentElement);
-  document.addEventListener("scroll", (event) => event.target !== document && !card.contains(event.target) && close(), true);
+  /* a table that scrolls takes its number from under the card, but not the wish for the one that the pointer has come to */
+  document.addEventListener(
+    "scroll",
+    (event) => {
+      if (event.target === document || card.contains(event.target)) return;
+      under = null;
+      hide();
+    },
+    true,
+  );
 
   /* ------------------------------------------------------------------ CSV */
   const text = (node) => node.textContent.replace(/\s+/g, " ").trim();
