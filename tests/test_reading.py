@@ -8,10 +8,12 @@ import math
 import random
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
+from playwright.sync_api import TimeoutError
 
 from chromium import ROUND, draw_all, pages_of, serving
 from compose import Load, Test, compose_round, sweep
@@ -84,11 +86,10 @@ def opened_by_hover(page, number):
         number.scroll_into_view_if_needed()
         page.mouse.move(0, 0)
         number.hover()
-        page.wait_for_timeout(600)
-        if own.count():
-            break
-    own.wait_for()
-    return card(page)
+        with suppress(TimeoutError):
+            own.wait_for(timeout=1_000)
+            return card(page)
+    raise AssertionError(f"no card of {number.get_attribute('data-id')}")
 
 
 # ------------------------------------------------------------------------------------- cards
