@@ -242,7 +242,8 @@ def _located(source: Mapping[str, Any], evidence: Evidence) -> Mapping[str, Any]
             return {"line": _first_group(source["pattern"], text), "text": text}
         case "lines":
             lines = evidence.lines(source["file"])[source["first"] - 1 : source["last"]]
-            found = [match for line in lines if (match := re.search(source["pattern"], line))]
+            search = re.compile(source["pattern"]).search
+            found = [match for line in lines if (match := search(line))]
             return {
                 name: np.array([number(match[group]) for match in found]) for name, group in _groups(source["pattern"])
             }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -26,6 +27,7 @@ from genreport.reports.history import Entry, History, borrow
 from genreport.rounds import Round, verified
 from genreport.site import Built, Pages, SitePages
 
+COLLECT = 50_000, 20, 100  # a build makes millions of small objects and few that refer to each other in a circle
 TALLIES = ("figures", "recomputed", "missing", "failures", "files", "requests", "levels")
 # ids of the counts of the evidence page: figures about the other figures
 EVIDENCE = tuple(f"evidence.{what}" for what in TALLIES)
@@ -78,6 +80,7 @@ def publish(paths: Sequence[Path], target: Path, given: Sequence[Limit] = (), co
     `given` are service levels that each round answers beside those of its plan; `compared` says which of the rounds are
     compared with which earlier ones, and those are in the site too.
     """
+    gc.set_threshold(*COLLECT)
     compared = compared or Against()
     rounds = _opened(paths, compared)
     options = {OPTION: [limit.text for limit in given], "--against": compared.plain()}
